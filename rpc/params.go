@@ -248,9 +248,9 @@ type (
 	// BlobReadParams are those of blob.read. Limit is in bytes, default 64 KiB,
 	// at most 128 KiB.
 	BlobReadParams struct {
-		Blob      frames.BlobID    `json:"blob"`
-		Offset    int64            `json:"offset,omitempty"`
-		Limit     int              `json:"limit,omitempty"`
+		Blob   frames.BlobID `json:"blob"`
+		Offset int64         `json:"offset,omitempty"`
+		Limit  int           `json:"limit,omitempty"`
 	}
 	// BlobReadResult is the result of blob.read; Data is base64.
 	BlobReadResult struct {
