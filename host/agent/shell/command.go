@@ -1,0 +1,243 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
+)
+
+// input is what a person allows: the exact command line, and where it runs.
+type input struct {
+	Command string `json:"command"`
+	Cwd     string `json:"cwd"`
+}
+
+// lateTimeout bounds what is still said of a call after its turn was cancelled.
+const lateTimeout = 5 * time.Second
+
+// command runs one command line as a tool call that a person must allow.
+func (s *shell) command(ctx context.Context, t agent.Turn, line string) (agent.Result, error) {
+	frozen, err := encode(input{line, s.session.Cwd})
+	if err != nil {
+		return agent.Result{}, err
+	}
+	call := frames.CallID("sh-" + strings.ToLower(rand.Text()))
+	tool := frames.Tool{Name: "sh", Kind: "execute", Title: title(line)}
+	err = t.Emit(ctx, frames.ToolCall{
+		CallID: call, Name: tool.Name, Kind: tool.Kind, Title: tool.Title, Input: frozen,
+	})
+	if err != nil {
+		return agent.Result{}, err
+	}
+	d, err := t.Ask(ctx, agent.Approval{Call: call, Tool: tool, Input: frozen})
+	if err != nil || !d.Allowed() {
+		return s.notAllowed(ctx, t, call, d, err)
+	}
+	res, err := s.run(ctx, t, call, d.Input)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		res = failed(call, "cancelled", "Not run: the turn was cancelled.")
+	case err != nil:
+		res = failed(call, "start", err.Error())
+	}
+	return agent.Result{}, finish(ctx, t, res)
+}
+
+// notAllowed ends a call that did not get permission; nothing was started.
+func (s *shell) notAllowed(ctx context.Context, t agent.Turn, call frames.CallID, d agent.Decision, err error) (agent.Result, error) {
+	if err != nil {
+		ferr := finish(ctx, t, failed(call, "unavailable", "Not run: it could not be asked whether this may run."))
+		return agent.Result{}, fmt.Errorf("shell: asking for approval: %w", firstOf(err, ferr))
+	}
+	code, text := refusal(d)
+	res := agent.Result{Message: text}
+	if d.Outcome == frames.Cancelled {
+		res.Reason = frames.TurnCancelled
+	}
+	return res, finish(ctx, t, failed(call, code, text))
+}
+
+func firstOf(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// refusal says why a call was not run.
+func refusal(d agent.Decision) (code, text string) {
+	who := "a person"
+	if d.By != nil && d.By.Label != "" {
+		who = d.By.Label
+	}
+	switch {
+	case d.Outcome == frames.Cancelled:
+		return "cancelled", "Not run: the turn was cancelled before anybody answered."
+	case d.Outcome == frames.Unavailable:
+		return "rejected", "Not run: the host could not store the answer, so it does not count."
+	case d.Outcome.Allows():
+		return "rejected", "Not run: the answer allowed it but named no input."
+	}
+	switch d.Cause {
+	case frames.CauseTimeout:
+		text = "Not run: nobody answered in time."
+	case frames.CausePolicy:
+		text = "Not run: the session's policy rejects it."
+	case frames.CauseModeChange:
+		text = "Not run: the session was switched to deny mode."
+	case frames.CauseReply:
+		text = "Not run: rejected by " + who + "."
+	default:
+		text = fmt.Sprintf("Not run: rejected (%s).", d.Cause)
+	}
+	if d.Feedback != "" {
+		text += " Feedback: " + d.Feedback
+	}
+	return "rejected", text
+}
+
+// run starts what the frozen input says and waits for its end. An error means
+// that nothing was started.
+func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, frozen json.RawMessage) (frames.ToolResult, error) {
+	in, err := decode(frozen)
+	if err != nil {
+		return frames.ToolResult{}, err
+	}
+	if err := checkDir(in.Cwd); err != nil {
+		return frames.ToolResult{}, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return frames.ToolResult{}, err
+	}
+	rec := newRecorder(s.opt.TempDir, s.opt.MaxOutput)
+	defer rec.close()
+	began := time.Now()
+	p, err := start(s.opt, in, s.session.Env)
+	if err != nil {
+		return frames.ToolResult{}, err
+	}
+	s.setInput(p.in)
+	defer s.setInput(nil)
+	end := p.wait(ctx, func(chunk []byte) {
+		if text := rec.add(chunk); text != "" {
+			// A turn that is over shows no more progress; the record goes on.
+			_ = t.Progress(ctx, call, text)
+		}
+	})
+	return s.result(ctx, t, call, rec, end, time.Since(began)), nil
+}
+
+// details are the tool result's machine-readable part.
+type details struct {
+	ExitCode int    `json:"exitCode"`
+	Signal   string `json:"signal,omitempty"`
+	// Survivors counts processes that could not be killed.
+	Survivors int `json:"survivors,omitempty"`
+	// DroppedBytes of output were beyond the limit and are not kept.
+	DroppedBytes int64 `json:"droppedBytes,omitempty"`
+}
+
+func (s *shell) result(ctx context.Context, t agent.Turn, call frames.CallID, rec *recorder, end ending, took time.Duration) frames.ToolResult {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTimeout)
+	defer cancel()
+	block := rec.content(func() (frames.BlobID, error) {
+		r, err := rec.whole()
+		if err != nil {
+			return "", err
+		}
+		id, _, err := t.Blob(late, r)
+		return id, err
+	})
+	det, err := json.Marshal(details{end.code, end.signal, end.survivors, rec.dropped})
+	if err != nil {
+		det = nil // cannot happen: numbers and a string
+	}
+	res := frames.ToolResult{
+		CallID: call, Content: []frames.ContentBlock{block},
+		DurationMs: took.Milliseconds(), Details: det,
+	}
+	switch {
+	case ctx.Err() != nil:
+		res.IsError, res.ErrorCode = true, "cancelled"
+	case end.code != 0:
+		res.IsError, res.ErrorCode = true, "exit"
+	}
+	return res
+}
+
+func failed(call frames.CallID, code, text string) frames.ToolResult {
+	return frames.ToolResult{
+		CallID: call, Content: []frames.ContentBlock{frames.Text(text)}, IsError: true, ErrorCode: code,
+	}
+}
+
+// finish writes the result of a call, also where the turn was cancelled.
+func finish(ctx context.Context, t agent.Turn, res frames.ToolResult) error {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTimeout)
+	defer cancel()
+	return t.Emit(late, res)
+}
+
+func encode(in input) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(in); err != nil {
+		return nil, fmt.Errorf("shell: encoding the command: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func decode(b json.RawMessage) (input, error) {
+	var in input
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return in, fmt.Errorf("not run: the allowed input is not {command, cwd}: %w", err)
+	}
+	if in.Command == "" || in.Cwd == "" {
+		return in, fmt.Errorf("not run: the allowed input lacks a command or a cwd; both are needed")
+	}
+	return in, nil
+}
+
+// checkDir makes sure that dir is still the directory that was shown.
+func checkDir(dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return fmt.Errorf("not run: the directory is gone: %w", err)
+	}
+	if real != filepath.Clean(dir) {
+		return fmt.Errorf("not run: %s now leads to %s; create a session there instead", dir, real)
+	}
+	fi, err := os.Stat(real)
+	if err != nil {
+		return fmt.Errorf("not run: the directory is gone: %w", err)
+	}
+	if !fi.IsDir() {
+		return fmt.Errorf("not run: %s is not a directory any more", dir)
+	}
+	return nil
+}
+
+// title is the first line of a command, at most 120 characters.
+func title(line string) string {
+	first, _, more := strings.Cut(line, "\n")
+	r := []rune(first)
+	if len(r) > 120 {
+		r, more = r[:120], true
+	}
+	if more {
+		return string(r) + " …"
+	}
+	return string(r)
+}

@@ -1,0 +1,18 @@
+// Package shell is the agent that runs command lines.
+//
+// A prompt is one command line for sh, run in the session's directory after a
+// person allowed exactly that. Lines that begin with "@" are for the agent
+// itself; see [Help]. Steering goes to the running command's standard input, a
+// line at a time; the text "@eof" closes it. The agent has no model: injected
+// context is ignored, and it says nothing of its own about a command: the tool
+// result is the outcome.
+//
+// Rules of the room. A process starts only from the input of a [agent.Decision]
+// that allows. Its environment is [agent.Session.Env] and a mark, nothing else.
+// What a command starts dies with it: when its leader ended, or the turn was
+// cancelled, the process group is killed, and then whatever still carries the
+// mark (MUXHOST_CALL, on Linux), also where it left the group. A process that
+// leaves the group and wipes its environment escapes that.
+//
+// shell imports frames and host/agent only.
+package shell
