@@ -133,6 +133,9 @@ func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, froze
 			_ = t.Progress(ctx, call, text)
 		}
 	})
+	if text := rec.repair.flush(); text != "" {
+		_ = t.Progress(ctx, call, text)
+	}
 	return s.result(ctx, t, call, rec, end, time.Since(began)), nil
 }
 

@@ -175,6 +175,13 @@ func (r *repairer) text(chunk []byte) string {
 	return string(out)
 }
 
+// flush returns what is left when no more bytes come.
+func (r *repairer) flush() string {
+	b := r.rest
+	r.rest = nil
+	return repair(b)
+}
+
 // repair returns b as valid text, each byte that belongs to no character
 // replaced by U+FFFD. Control characters stay.
 func repair(b []byte) string {
