@@ -2,6 +2,9 @@ package pending_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,80 +14,7 @@ import (
 	"github.com/muxhost/muxhost/host/internal/pending"
 )
 
-// recorder is a session's disk and frames: it notes what was decided.
-type recorder struct {
-	mu      sync.Mutex
-	decided []pending.Settlement
-	before  func(ctx context.Context, s pending.Settlement) error // the disk
-}
-
-func (rec *recorder) Decided(ctx context.Context, r pending.Request, s pending.Settlement, placed func()) error {
-	if !s.Outcome.Allows() {
-		placed()
-	}
-	var err error
-	if rec.before != nil {
-		err = rec.before(ctx, s)
-	}
-	if s.Outcome.Allows() {
-		if err != nil {
-			return err
-		}
-		placed()
-	}
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	rec.decided = append(rec.decided, s)
-	return err
-}
-
-// all returns what was published.
-func (rec *recorder) all() []pending.Settlement {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	return append([]pending.Settlement(nil), rec.decided...)
-}
-
-func opened(context.Context) error { return nil }
-
-func input() *pending.Approval {
-	raw := []byte(`{"command":"ls -l"}`)
-	canonical, hash, err := frames.InputHash(raw)
-	if err != nil {
-		panic(err)
-	}
-	return &pending.Approval{
-		Tool: frames.Tool{Name: "shell"}, Input: raw, Canonical: canonical, Hash: hash,
-		Options: []frames.Outcome{frames.AllowedOnce, frames.AllowedAlways, frames.Rejected},
-		Agent:   "helper", Cwd: "/project",
-	}
-}
-
-func approval(id frames.RequestID) pending.Request {
-	now := time.Now()
-	return pending.Request{
-		ID: id, Session: "s1", Root: "s1", Turn: "t1", Call: "c1", Kind: pending.KindApproval,
-		Approval: input(), AskedAt: now, ExpiresAt: now.Add(5 * time.Minute),
-	}
-}
-
-// result is what Ask returned, and when.
-type result struct {
-	pending.Settlement
-	err error
-	at  time.Time
-}
-
-// ask asks in its own goroutine.
-func ask(ctx context.Context, t *pending.Table, r pending.Request, rec pending.Recorder) <-chan result {
-	out := make(chan result, 1)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		s, err := t.Ask(ctx, r, rec, opened)
-		out <- result{s, err, time.Now()}
-	})
-	return out
-}
+var errDisk = errors.New("disk full")
 
 // An unanswered approval is a rejection, exactly at its deadline, with nobody
 // connected.
@@ -99,5 +29,313 @@ func TestAskFailsClosedAtDeadline(t *testing.T) {
 		if !got.at.Equal(r.ExpiresAt) {
 			t.Errorf("settled at %v, want exactly %v", got.at, r.ExpiresAt)
 		}
+	})
+}
+
+// cause is one row of the contract's table of outcomes.
+type cause struct {
+	name     string
+	happen   func(t *testing.T, tab *pending.Table, withdraw context.CancelFunc)
+	approval frames.Outcome
+	question frames.Outcome
+	origin   frames.Cause
+}
+
+func causes() []cause {
+	return []cause{
+		{"answer", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) {
+			a := reply("r1", frames.Rejected, "phone")
+			_ = tab.Answer(t.Context(), a, nil)
+			q := pending.Answer{Session: "s1", ID: "r1", Kind: pending.KindQuestion, Answers: []frames.Answer{{ID: "free", Text: "so"}}}
+			_ = tab.Answer(t.Context(), q, nil)
+		}, frames.Rejected, frames.Answered, frames.CauseReply},
+		{"deadline", func(*testing.T, *pending.Table, context.CancelFunc) { time.Sleep(time.Hour) },
+			frames.Rejected, frames.Cancelled, frames.CauseTimeout},
+		{"withdrawn", func(_ *testing.T, _ *pending.Table, withdraw context.CancelFunc) { withdraw() },
+			frames.Cancelled, frames.Cancelled, frames.CauseAbort},
+		{"own turn cancelled", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) {
+			tab.CancelTurn(t.Context(), "s1", "t1", frames.CauseAbort)
+		}, frames.Cancelled, frames.Cancelled, frames.CauseAbort},
+		{"ancestor cancelled", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) {
+			tab.CancelTurn(t.Context(), "s1", "t1", frames.CauseCascade)
+		}, frames.Cancelled, frames.Cancelled, frames.CauseCascade},
+		{"agent crashed", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) {
+			tab.CancelSession(t.Context(), "s1", frames.CauseAbort)
+		}, frames.Cancelled, frames.Cancelled, frames.CauseAbort},
+		{"shutdown", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) { _ = tab.Shutdown(t.Context()) },
+			frames.Cancelled, frames.Cancelled, frames.CauseShutdown},
+		{"mode-change", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) { tab.ModeDeny(t.Context(), "s1") },
+			frames.Rejected, frames.Cancelled, frames.CauseModeChange},
+	}
+}
+
+// Every cause settles an open request with its outcome and origin, and has it
+// recorded once.
+func TestEveryCauseHasItsOutcome(t *testing.T) {
+	for _, c := range causes() {
+		for _, kind := range []pending.Kind{pending.KindApproval, pending.KindQuestion} {
+			t.Run(c.name+"/"+string(kind), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					tab, rec := pending.New(pending.Config{}), &recorder{}
+					r, want := approval("r1"), c.approval
+					if kind == pending.KindQuestion {
+						r, want = question("r1"), c.question
+						r.ExpiresAt = time.Now().Add(time.Minute)
+					}
+					ctx, withdraw := context.WithCancel(t.Context())
+					defer withdraw()
+					done := ask(ctx, tab, r, rec)
+					synctest.Wait()
+					c.happen(t, tab, withdraw)
+					got := <-done
+					synctest.Wait()
+					if got.err != nil || got.Outcome != want || got.Cause != c.origin {
+						t.Errorf("Ask = %s/%s, %v; want %s/%s", got.Outcome, got.Cause, got.err, want, c.origin)
+					}
+					all := rec.all()
+					if len(all) != 1 || all[0].Outcome != want || all[0].Cause != c.origin {
+						t.Errorf("recorded %v, want %s/%s once", all, want, c.origin)
+					}
+					if n := len(tab.OpenAll()); n != 0 {
+						t.Errorf("%d requests are still open", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Whatever happens in whatever state of a request, an agent is never allowed
+// without an allow on disk: only an answer that was first is.
+func TestNoCauseInAnyStateAllows(t *testing.T) {
+	for _, c := range causes() {
+		for _, state := range []string{"opening", "opening that fails", "open", "allow being stored", "allow that fails"} {
+			t.Run(c.name+"/"+state, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { oneCell(t, c, state) })
+			})
+		}
+	}
+}
+
+func oneCell(t *testing.T, c cause, state string) {
+	tab := pending.New(pending.Config{})
+	slow := time.Second
+	rec := &recorder{before: func(_ context.Context, s pending.Settlement) error {
+		time.Sleep(slow)
+		if s.Outcome.Allows() && state == "allow that fails" {
+			return errDisk
+		}
+		return nil
+	}}
+	opened := func(context.Context) error {
+		switch state {
+		case "opening":
+			time.Sleep(slow)
+		case "opening that fails":
+			time.Sleep(slow)
+			return errDisk
+		}
+		return nil
+	}
+	ctx, withdraw := context.WithCancel(t.Context())
+	defer withdraw()
+	var wg sync.WaitGroup
+	done := askWith(ctx, tab, approval("r1"), rec, opened)
+	synctest.Wait()
+	answering := state == "allow being stored" || state == "allow that fails"
+	if answering {
+		wg.Go(func() { _ = tab.Answer(t.Context(), reply("r1", frames.AllowedOnce, "phone"), nil) })
+		synctest.Wait()
+	}
+	c.happen(t, tab, withdraw)
+	got := <-done
+	synctest.Wait()
+	time.Sleep(time.Minute)
+	wg.Wait()
+	if stored := slices.ContainsFunc(rec.all(), func(s pending.Settlement) bool { return s.Outcome.Allows() }); got.Outcome.Allows() != stored {
+		t.Errorf("Ask = %s, an allow on disk: %v", got.Outcome, stored)
+	}
+	if got.Outcome.Allows() && (got.err != nil || state != "allow being stored") {
+		t.Errorf("Ask = %s, %v in state %q", got.Outcome, got.err, state)
+	}
+	if n := len(tab.OpenAll()); n != 0 {
+		t.Errorf("%d requests are still open", n)
+	}
+}
+
+// A request whose opening fails ends unavailable, with the error, and leaves no
+// record.
+func TestFailedOpeningIsUnavailableWithoutFrames(t *testing.T) {
+	tab, rec := pending.New(pending.Config{}), &recorder{}
+	s, err := tab.Ask(t.Context(), approval("r1"), rec, func(context.Context) error { return errDisk })
+	if s.Outcome != frames.Unavailable || s.Cause != frames.CauseAbort || !errors.Is(err, errDisk) {
+		t.Errorf("Ask = %s/%s, %v; want unavailable/abort, %v", s.Outcome, s.Cause, err, errDisk)
+	}
+	if err := tab.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all := rec.all(); len(all) != 0 {
+		t.Errorf("recorded %v, want nothing", all)
+	}
+}
+
+// A request that somebody was shown while it was opened is resolved though its
+// opening fails.
+func TestFailedOpeningOfAListedRequestIsResolved(t *testing.T) {
+	tab, rec := pending.New(pending.Config{}), &recorder{}
+	_, _ = tab.Ask(t.Context(), approval("r1"), rec, func(context.Context) error {
+		if n := len(tab.Open("s1")); n != 1 {
+			t.Errorf("%d open while it is opened, want 1", n)
+		}
+		return errDisk
+	})
+	if err := tab.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all := rec.all(); len(all) != 1 || all[0].Outcome != frames.Unavailable {
+		t.Errorf("recorded %v, want unavailable once", all)
+	}
+}
+
+// A decision made while the request is being opened is recorded after that, so
+// that asked precedes decided.
+func TestDecisionWaitsForTheOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		tab := pending.New(pending.Config{})
+		rec := &recorder{before: func(context.Context, pending.Settlement) error {
+			order = append(order, "decided")
+			return nil
+		}}
+		done := askWith(t.Context(), tab, approval("r1"), rec, func(context.Context) error {
+			time.Sleep(time.Second)
+			order = append(order, "asked")
+			return nil
+		})
+		synctest.Wait()
+		if err := tab.Answer(t.Context(), reply("r1", frames.AllowedOnce, "phone"), nil); err != nil {
+			t.Errorf("Answer while opening = %v", err)
+		}
+		if got := <-done; got.Outcome != frames.AllowedOnce {
+			t.Errorf("Ask = %s", got.Outcome)
+		}
+		if want := []string{"asked", "decided"}; !slices.Equal(order, want) {
+			t.Errorf("order %v, want %v", order, want)
+		}
+	})
+}
+
+// A withdrawal does not cut the opening or the recording short.
+func TestWithdrawalLeavesNothingHalfWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := pending.New(pending.Config{})
+		live := func(ctx context.Context, _ pending.Settlement) error { return ctx.Err() }
+		rec := &recorder{before: live}
+		ctx, withdraw := context.WithCancel(t.Context())
+		got, err := tab.Ask(ctx, approval("r1"), rec, func(ctx context.Context) error {
+			withdraw()
+			synctest.Wait()
+			return ctx.Err()
+		})
+		if err != nil || got.Outcome != frames.Cancelled || got.Cause != frames.CauseAbort {
+			t.Errorf("Ask = %s/%s, %v; want cancelled/abort", got.Outcome, got.Cause, err)
+		}
+		synctest.Wait()
+		if all := rec.all(); len(all) != 1 {
+			t.Errorf("recorded %v, want once", all)
+		}
+	})
+}
+
+// A recorder that never comes back is given up after RecordTimeout, and the call
+// is not allowed.
+func TestRecorderIsBoundedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := pending.New(pending.Config{RecordTimeout: 3 * time.Second})
+		rec := &recorder{before: func(ctx context.Context, s pending.Settlement) error {
+			if s.Outcome.Allows() {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}}
+		done := ask(t.Context(), tab, approval("r1"), rec)
+		synctest.Wait()
+		start := time.Now()
+		err := tab.Answer(t.Context(), reply("r1", frames.AllowedOnce, "phone"), nil)
+		if _, ok := errors.AsType[*pending.StorageError](err); !ok || time.Since(start) != 3*time.Second {
+			t.Errorf("Answer = %v after %v, want a StorageError after 3s", err, time.Since(start))
+		}
+		if got := <-done; got.Outcome != frames.Unavailable {
+			t.Errorf("Ask = %s, want unavailable", got.Outcome)
+		}
+	})
+}
+
+// A request that could never be judged is not asked.
+func TestMalformedRequestsAreNotAsked(t *testing.T) {
+	for name, breakIt := range map[string]func(*pending.Request){
+		"no id":           func(r *pending.Request) { r.ID = "" },
+		"no session":      func(r *pending.Request) { r.Session = "" },
+		"no kind":         func(r *pending.Request) { r.Kind = "" },
+		"no approval":     func(r *pending.Request) { r.Approval = nil },
+		"no rejection":    func(r *pending.Request) { r.Approval.Options = []frames.Outcome{frames.AllowedOnce} },
+		"no hash":         func(r *pending.Request) { r.Approval.Hash = "" },
+		"no canonical":    func(r *pending.Request) { r.Approval.Canonical = nil },
+		"no deadline":     func(r *pending.Request) { r.ExpiresAt = time.Time{} },
+		"wrong kind":      func(r *pending.Request) { r.Kind = pending.KindQuestion },
+		"also a question": func(r *pending.Request) { r.Questions = question("q").Questions },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := approval("r1")
+			breakIt(&r)
+			s, err := pending.New(pending.Config{}).Ask(t.Context(), r, &recorder{}, func(context.Context) error {
+				t.Error("it was opened")
+				return nil
+			})
+			if _, ok := errors.AsType[*pending.InvalidRequestError](err); !ok || s.Outcome.Allows() {
+				t.Errorf("Ask = %s, %v; want an InvalidRequestError", s.Outcome, err)
+			}
+		})
+	}
+}
+
+// An id is used once, also after it was settled.
+func TestIDsAreUsedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, rec := pending.New(pending.Config{}), &recorder{}
+		done := ask(t.Context(), tab, approval("r1"), rec)
+		synctest.Wait()
+		again := func(state string) {
+			s, err := tab.Ask(t.Context(), approval("r1"), rec, opened)
+			if _, ok := errors.AsType[*pending.InvalidRequestError](err); !ok || s.Outcome != frames.Unavailable {
+				t.Errorf("%s: Ask = %s, %v; want unavailable, InvalidRequestError", state, s.Outcome, err)
+			}
+		}
+		again("open")
+		tab.CancelSession(t.Context(), "s1", frames.CauseAbort)
+		<-done
+		again("settled")
+	})
+}
+
+// Beyond MaxOpen nothing is asked, and the agent is told why.
+func TestOpenRequestsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, rec := pending.New(pending.Config{MaxOpen: 3}), &recorder{}
+		for i := range 3 {
+			ask(t.Context(), tab, approval(frames.RequestID(fmt.Sprint(i))), rec)
+		}
+		synctest.Wait()
+		s, err := tab.Ask(t.Context(), approval("one too many"), rec, opened)
+		if !errors.Is(err, pending.ErrFull) || s.Outcome != frames.Unavailable {
+			t.Errorf("Ask = %s, %v; want unavailable, ErrFull", s.Outcome, err)
+		}
+		tab.CancelSession(t.Context(), "s1", frames.CauseAbort)
+		ask(t.Context(), tab, approval("room again"), rec)
+		synctest.Wait()
+		if n := len(tab.Open("s1")); n != 1 {
+			t.Errorf("%d open after the others ended and one was asked, want 1", n)
+		}
+		_ = tab.Shutdown(t.Context())
 	})
 }

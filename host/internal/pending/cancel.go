@@ -2,6 +2,7 @@ package pending
 
 import (
 	"context"
+	"errors"
 
 	"github.com/muxhost/muxhost/frames"
 )
@@ -69,8 +70,9 @@ func (t *Table) Drain() {
 }
 
 // Shutdown settles everything that is or will be asked as cancelled/shutdown and
-// waits for the recorders. When ctx ends it cuts them short and returns ctx's
-// error. It may be called twice.
+// waits for the recorders; then it saves what of the grants is not saved. When
+// ctx ends it cuts the recorders short and returns ctx's error. It may be called
+// twice.
 func (t *Table) Shutdown(ctx context.Context) error {
 	t.mu.Lock()
 	t.draining = true
@@ -85,7 +87,7 @@ func (t *Table) Shutdown(ctx context.Context) error {
 	err := t.awaitRecorded(ctx, func(*entry) bool { return true })
 	t.stop()
 	t.wg.Wait()
-	return err
+	return errors.Join(err, t.grants.Flush(ctx))
 }
 
 // awaitRecorded waits for the entries that are being recorded now.
