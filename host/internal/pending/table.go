@@ -258,10 +258,8 @@ func (t *Table) leaveOpen(e *entry) {
 
 // finish makes s final and wakes whoever waits for it. mu is held.
 func (t *Table) finish(e *entry, s Settlement, err error) {
-	select {
-	case <-e.final:
+	if closed(e.final) {
 		return
-	default:
 	}
 	e.s, e.err = s, err
 	close(e.final)
@@ -273,9 +271,18 @@ func (t *Table) finish(e *entry, s Settlement, err error) {
 func (t *Table) decided(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := t.recording[e]; ok {
-		delete(t.recording, e)
+	delete(t.recording, e)
+	if !closed(e.recorded) {
 		close(e.recorded)
+	}
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -1,0 +1,70 @@
+package pending_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Settlements get their outcome in literals only, and none but the function
+// allow puts anything there that is not one of the outcomes that refuse.
+func TestOneProducerOfAllowingSettlements(t *testing.T) {
+	noTests := func(fi fs.FileInfo) bool { return !strings.HasSuffix(fi.Name(), "_test.go") }
+	files := token.NewFileSet()
+	pkgs, err := parser.ParseDir(files, ".", noTests, 0) //nolint:staticcheck // one folder without build tags
+	if err != nil {
+		t.Fatal(err)
+	}
+	var producers []string
+	for _, file := range pkgs["pending"].Files {
+		for _, decl := range file.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if ok && mayAllow(fn) {
+				producers = append(producers, fn.Name.Name)
+			}
+		}
+	}
+	if !slices.Equal(producers, []string{"allow"}) {
+		t.Errorf("settlements that may allow are made in %v, want only allow", producers)
+	}
+}
+
+// mayAllow reports whether a function gives an Outcome field a value that is not
+// known to refuse.
+func mayAllow(fn *ast.FuncDecl) bool {
+	found := false
+	ast.Inspect(fn, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CompositeLit:
+			if id, ok := n.Type.(*ast.Ident); !ok || id.Name != "Settlement" {
+				return true
+			}
+			for _, el := range n.Elts {
+				kv, ok := el.(*ast.KeyValueExpr)
+				found = found || !ok || isOutcome(kv.Key) && !refuses(kv.Value)
+			}
+		case *ast.AssignStmt:
+			for i, l := range n.Lhs {
+				if sel, ok := l.(*ast.SelectorExpr); ok && isOutcome(sel.Sel) {
+					found = found || len(n.Lhs) != len(n.Rhs) || !refuses(n.Rhs[i])
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func isOutcome(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == "Outcome"
+}
+
+func refuses(e ast.Expr) bool {
+	sel, ok := e.(*ast.SelectorExpr)
+	return ok && slices.Contains([]string{"Rejected", "Cancelled", "Unavailable", "Answered"}, sel.Sel.Name)
+}
