@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
@@ -21,30 +22,40 @@ type Suite struct {
 	// Short is a prompt that ends by itself, soon.
 	Short string
 	// Long is a prompt that runs, after anything it asks was allowed, until it
-	// is cancelled. The suite cancels it when the agent says something first.
+	// is cancelled. The suite cancels it when the agent first streams something.
 	Long string
 	// Gated is a prompt that asks for approval of a tool call. Ran reports
-	// whether that call did what it does. Empty skips what needs it: an agent
-	// that never asks.
+	// whether that call did what it does. Empty means that the agent never asks.
 	Gated string
-	Ran   func() bool
+	Ran   func(h *Host) bool
+	// Bubble runs the checks in virtual time, for drivers without processes.
+	Bubble bool
 }
 
-// prompt is how long Prompt may take after its cancellation; the host gives up
-// on it after [agent.CloseTimeout].
-const prompt = agent.CloseTimeout / 2
+// cancelTime is how long Prompt may take after its cancellation; the host gives
+// up on it after [agent.CloseTimeout].
+const cancelTime = agent.CloseTimeout / 2
 
 // Run checks what every driver promises its host.
 func Run(t *testing.T, s Suite) {
-	t.Run("the driver has a name and a kind", s.named)
-	t.Run("a turn ends by itself", s.ends)
-	t.Run("Prompt returns soon after cancel", s.cancels)
-	t.Run("Close ends a running turn and is idempotent", s.closes)
-	t.Run("turn methods after the end fail cleanly", s.turnOver)
-	t.Run("a failed append ends the turn with its error", s.storeFails)
+	check := func(name string, f func(*testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			if s.Bubble {
+				synctest.Test(t, f)
+			} else {
+				f(t)
+			}
+		})
+	}
+	check("the driver has a name and a kind", s.named)
+	check("a turn ends by itself", s.ends)
+	check("Prompt returns soon after cancel", s.cancels)
+	check("Close ends a running turn and is idempotent", s.closes)
+	check("turn methods after the end fail cleanly", s.turnOver)
+	check("a failed append ends the turn with its error", s.storeFails)
 	if s.Gated != "" {
-		t.Run("nothing runs after a rejection", s.rejects)
-		t.Run("nothing runs after a cancelled approval", s.cancelsAsk)
+		check("nothing runs after a rejection", s.rejects)
+		check("nothing runs after a cancelled approval", s.cancelsAsk)
 	}
 }
 
@@ -67,8 +78,8 @@ func (s Suite) cancels(t *testing.T) {
 	began := time.Now()
 	r.cancel()
 	r.ended(t)
-	if d := time.Since(began); d > prompt {
-		t.Errorf("Prompt returned %v after its cancellation; want at most %v", d, prompt)
+	if d := time.Since(began); d > cancelTime {
+		t.Errorf("Prompt returned %v after its cancellation; want at most %v", d, cancelTime)
 	}
 }
 
@@ -153,7 +164,7 @@ func (s Suite) cancelsAsk(t *testing.T) {
 
 func (s Suite) notRun(t *testing.T, ss *Session) {
 	t.Helper()
-	if s.Ran() {
+	if s.Ran(ss.host) {
 		t.Error("the call ran without an approval")
 	}
 	asked := false
@@ -236,13 +247,7 @@ func (s Suite) long(t *testing.T) *running {
 	t.Helper()
 	script := s.Script
 	spoke := make(chan struct{}, 1)
-	script.Progress = func(*Session, frames.CallID, string) { poke(spoke) }
-	script.Event = func(_ *Session, e frames.Payload) error {
-		if _, ok := e.(frames.AssistantMessage); ok {
-			poke(spoke)
-		}
-		return nil
-	}
+	script.Streamed = func(*Session) { poke(spoke) }
 	r := &running{session: s.open(t, script), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel

@@ -78,9 +78,12 @@ func (t *turn) delta(ctx context.Context, add func()) error {
 		return err
 	}
 	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
 	t.s.deltas++
 	add()
+	t.s.mu.Unlock()
+	if f := t.s.host.script.Streamed; f != nil {
+		f(t.s)
+	}
 	return nil
 }
 

@@ -73,7 +73,7 @@ func TestDriverSuite(t *testing.T) {
 		Short:  "echo hi",
 		Long:   "echo started; sleep 1000",
 		Gated:  "touch ran",
-		Ran:    func() bool { return exists(filepath.Join(d, "ran")) },
+		Ran:    func(*agenttest.Host) bool { return exists(filepath.Join(d, "ran")) },
 	})
 }
 
