@@ -1,0 +1,123 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/muxhost/muxhost/frames"
+)
+
+// Bounds of the buffer of Frames, in bytes of messages. Past softLimit the socket
+// is not read; while a call waits, past hardLimit the connection is given up.
+const (
+	softLimit = 2 << 20
+	hardLimit = 32 << 20
+)
+
+// errOverrun is a consumer that waits for a call and does not take frames.
+var errOverrun = errors.New("client: the frame buffer is full while a call waits; taking up again from the cursor")
+
+// item is one buffered frame and the length of its message.
+type item struct {
+	frame frames.Frame
+	size  int
+}
+
+// queue is the buffer between the connection and the consumer.
+type queue struct {
+	mu    sync.Mutex
+	items []item        // guarded by mu
+	bytes int           // guarded by mu
+	calls int           // guarded by mu: calls that wait for a response
+	err   error         // guarded by mu: why no more will come
+	wake  chan struct{} // guarded by mu: closed and replaced at each change
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{})} }
+
+// changed wakes whoever waits; the lock is held.
+func (q *queue) changed() {
+	close(q.wake)
+	q.wake = make(chan struct{})
+}
+
+// push adds a frame. It blocks while the buffer is full, unless a call waits.
+func (q *queue) push(ctx context.Context, f frames.Frame, size int) error {
+	for {
+		wake, err := q.tryPush(item{f, size})
+		if wake == nil {
+			return err
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// tryPush adds it, or returns what to wait for.
+func (q *queue) tryPush(it item) (wake chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.bytes < softLimit:
+	case q.calls == 0:
+		return q.wake, nil
+	case q.bytes >= hardLimit:
+		return nil, errOverrun
+	}
+	q.items = append(q.items, it)
+	q.bytes += it.size
+	q.changed()
+	return nil, nil
+}
+
+// pop takes the next frame, waiting for one; after the last one the error.
+func (q *queue) pop(ctx context.Context) (frames.Frame, error) {
+	for {
+		f, wake, err := q.tryPop()
+		if wake == nil {
+			return f, err
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (q *queue) tryPop() (frames.Frame, chan struct{}, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.items) == 0 {
+		if q.err != nil {
+			return nil, nil, q.err
+		}
+		return nil, q.wake, nil
+	}
+	it := q.items[0]
+	q.items[0] = item{}
+	q.items = q.items[1:]
+	q.bytes -= it.size
+	q.changed()
+	return it.frame, nil, nil
+}
+
+// waiting counts the calls that wait for a response.
+func (q *queue) waiting(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.calls += n
+	q.changed()
+}
+
+// end says that nothing more will come.
+func (q *queue) end(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.err = err
+	q.changed()
+}
