@@ -55,8 +55,8 @@ func checkEvent(e Event, class Class) error {
 	case e.Seq >= MaxInteger || e.After >= MaxInteger:
 		return fmt.Errorf("seq %d, after %d: want less than 2^53", e.Seq, e.After)
 	}
-	if y := e.Time.UTC().Year(); y < 0 || y > 9999 {
-		return fmt.Errorf("time: want a year from 0 to 9999, got %d", y)
+	if !writable(e.Time.Time) {
+		return fmt.Errorf("time: want a year from 0 to 9999, got %d", e.Time.UTC().Year())
 	}
 	if err := checkObject(e.Data); err != nil {
 		return fmt.Errorf("data: %w", err)

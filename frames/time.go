@@ -31,6 +31,15 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("time: want an RFC 3339 string: %w", err)
 	}
+	if !writable(v) {
+		return fmt.Errorf("time: want a year from 0 to 9999 in UTC, got %s", b)
+	}
 	*t = At(v)
 	return nil
+}
+
+// writable reports whether the wire form can hold t.
+func writable(t time.Time) bool {
+	y := t.UTC().Year()
+	return y >= 0 && y <= 9999
 }

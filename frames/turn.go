@@ -131,10 +131,8 @@ func (t *OpenTurn) progress(p *ToolProgress) verdict {
 	return v
 }
 
+// openTool starts a tool; a second call with the id of a running one replaces it.
 func (t *OpenTurn) openTool(id CallID) *openTool {
-	if tool := t.tools[id]; tool != nil {
-		return tool
-	}
 	tool := &openTool{id: id, order: t.opened}
 	t.opened++
 	t.tools[id] = tool
