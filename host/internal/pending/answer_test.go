@@ -75,6 +75,12 @@ func TestAllowWaitsForTheDisk(t *testing.T) {
 		if n := len(tab.Open("s1")); n != 0 {
 			t.Errorf("%d open, want none: somebody has won it", n)
 		}
+		wg.Go(func() {
+			err := tab.Answer(t.Context(), pending.Answer{Session: "s1", ID: "r1", Kind: pending.KindApproval, Outcome: "nonsense"}, nil)
+			if _, ok := errors.AsType[*pending.NotPendingError](err); !ok {
+				t.Errorf("a late answer that does not fit = %v, want NotPending", err)
+			}
+		})
 		close(stored)
 		wg.Wait()
 		got := <-done

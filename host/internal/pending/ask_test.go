@@ -197,6 +197,29 @@ func TestFailedOpeningOfAListedRequestIsResolved(t *testing.T) {
 	}
 }
 
+// An allow given while the request is being opened does not stand if that
+// fails: the client is told, and so is everybody who knows of the request.
+func TestAllowWhileOpeningFailsIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, rec := pending.New(pending.Config{}), &recorder{}
+		done := askWith(t.Context(), tab, approval("r1"), rec, func(context.Context) error {
+			time.Sleep(time.Second)
+			return errDisk
+		})
+		synctest.Wait()
+		err := tab.Answer(t.Context(), reply("r1", frames.AllowedOnce, "phone"), nil)
+		if _, ok := errors.AsType[*pending.StorageError](err); !ok || !errors.Is(err, errDisk) {
+			t.Errorf("Answer = %v, want a StorageError", err)
+		}
+		if got := <-done; got.Outcome != frames.Unavailable || got.err == nil {
+			t.Errorf("Ask = %s, %v; want unavailable and the error", got.Outcome, got.err)
+		}
+		if all := rec.all(); len(all) != 1 || all[0].Outcome != frames.Unavailable {
+			t.Errorf("recorded %v, want unavailable once", all)
+		}
+	})
+}
+
 // A decision made while the request is being opened is recorded after that, so
 // that asked precedes decided.
 func TestDecisionWaitsForTheOpening(t *testing.T) {
@@ -318,24 +341,31 @@ func TestIDsAreUsedOnce(t *testing.T) {
 	})
 }
 
-// Beyond MaxOpen nothing is asked, and the agent is told why.
+// Beyond the bounds nothing is asked, and the agent is told why.
 func TestOpenRequestsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tab, rec := pending.New(pending.Config{MaxOpen: 3}), &recorder{}
-		for i := range 3 {
-			ask(t.Context(), tab, approval(frames.RequestID(fmt.Sprint(i))), rec)
-		}
-		synctest.Wait()
-		s, err := tab.Ask(t.Context(), approval("one too many"), rec, opened)
-		if !errors.Is(err, pending.ErrFull) || s.Outcome != frames.Unavailable {
-			t.Errorf("Ask = %s, %v; want unavailable, ErrFull", s.Outcome, err)
-		}
-		tab.CancelSession(t.Context(), "s1", frames.CauseAbort)
-		ask(t.Context(), tab, approval("room again"), rec)
-		synctest.Wait()
-		if n := len(tab.Open("s1")); n != 1 {
-			t.Errorf("%d open after the others ended and one was asked, want 1", n)
-		}
-		_ = tab.Shutdown(t.Context())
-	})
+	for name, cfg := range map[string]pending.Config{"all": {MaxOpen: 3}, "one session": {MaxOpenEach: 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			tab, rec := pending.New(cfg), &recorder{}
+			for i := range 3 {
+				ask(t.Context(), tab, approval(frames.RequestID(fmt.Sprint(i))), rec)
+			}
+			synctest.Wait()
+			s, err := tab.Ask(t.Context(), approval("one too many"), rec, opened)
+			if !errors.Is(err, pending.ErrFull) || s.Outcome != frames.Unavailable {
+				t.Errorf("%s: Ask = %s, %v; want unavailable, ErrFull", name, s.Outcome, err)
+			}
+			other := ask(t.Context(), tab, in(approval("other"), "s2", "t1"), rec)
+			synctest.Wait()
+			if full := len(other) == 1; full != (cfg.MaxOpen == 3) {
+				t.Errorf("%s: another session's request was refused: %v", name, full)
+			}
+			tab.CancelSession(t.Context(), "s1", frames.CauseAbort)
+			ask(t.Context(), tab, approval("room again"), rec)
+			synctest.Wait()
+			if n := len(tab.Open("s1")); n != 1 {
+				t.Errorf("%s: %d open after the others ended and one was asked, want 1", name, n)
+			}
+			_ = tab.Shutdown(t.Context())
+		})
+	}
 }

@@ -2,7 +2,6 @@ package pending
 
 import (
 	"context"
-	"errors"
 
 	"github.com/muxhost/muxhost/frames"
 )
@@ -87,7 +86,10 @@ func (t *Table) Shutdown(ctx context.Context) error {
 	err := t.awaitRecorded(ctx, func(*entry) bool { return true })
 	t.stop()
 	t.wg.Wait()
-	return errors.Join(err, t.grants.Flush(ctx))
+	if err != nil {
+		return err
+	}
+	return t.grants.Flush(ctx)
 }
 
 // awaitRecorded waits for the entries that are being recorded now.

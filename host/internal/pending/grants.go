@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -150,13 +151,7 @@ func (gs *Grants) Match(agent, tool, cwd string, canonical []byte, root frames.S
 // means that the count may be lost in a crash; the call stays allowed. It blocks
 // on the disk: call it after the allow has been placed.
 func (gs *Grants) Use(ctx context.Context, id frames.GrantID) error {
-	gs.mu.Lock()
-	g := gs.byID[id]
-	if g != nil {
-		g.Used++
-	}
-	gs.mu.Unlock()
-	if g == nil {
+	if !gs.change(id, func(g *Grant) { g.Used++ }) {
 		return &GrantNotFoundError{ID: id}
 	}
 	return gs.save(ctx, id)
@@ -166,16 +161,29 @@ func (gs *Grants) Use(ctx context.Context, id frames.GrantID) error {
 // the grant may come back with a restart: revoke it again. Any later save tries
 // it, too. Error: *GrantNotFoundError.
 func (gs *Grants) Revoke(ctx context.Context, id frames.GrantID) error {
-	gs.mu.Lock()
-	g := gs.byID[id]
-	if g != nil && g.RevokedAt.IsZero() {
-		g.RevokedAt = gs.now()
-	}
-	gs.mu.Unlock()
-	if g == nil {
+	now := gs.now()
+	known := gs.change(id, func(g *Grant) {
+		if g.RevokedAt.IsZero() {
+			g.RevokedAt = now
+		}
+	})
+	if !known {
 		return &GrantNotFoundError{ID: id}
 	}
 	return gs.save(ctx, id)
+}
+
+// change changes a grant, which is to be saved then; false if there is none.
+func (gs *Grants) change(id frames.GrantID, how func(*Grant)) bool {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	g := gs.byID[id]
+	if g == nil {
+		return false
+	}
+	how(g)
+	gs.dirty[id] = struct{}{}
+	return true
 }
 
 // List returns the grants that hold, newest first.
@@ -261,6 +269,11 @@ func (gs *Grants) draft(r *Request, a Answer, now time.Time) Grant {
 func (gs *Grants) activate(g Grant) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
+	gs.add(g)
+}
+
+// add enters a grant. mu is held.
+func (gs *Grants) add(g Grant) {
 	if gs.byID[g.ID] != nil {
 		return
 	}
@@ -273,8 +286,11 @@ func (gs *Grants) activate(g Grant) {
 // though saving it failed; if this cannot be saved either, later saves try it.
 func (gs *Grants) void(ctx context.Context, g Grant, now time.Time) {
 	g.RevokedAt = now
-	gs.activate(g)
-	_ = gs.save(ctx, g.ID) // kept as dirty
+	gs.mu.Lock()
+	gs.add(g)
+	gs.dirty[g.ID] = struct{}{}
+	gs.mu.Unlock()
+	_ = gs.save(ctx, g.ID) // it stays dirty
 }
 
 // forget drops a grant from memory. mu is held.
@@ -303,25 +319,24 @@ func (gs *Grants) store(ctx context.Context, g Grant) error {
 	return nil
 }
 
-// save stores the newest state of a grant, and of every grant that could not be
-// saved before. What fails stays to be tried again.
+// save stores the newest state of a grant, and then tries again what could not
+// be saved before.
 func (gs *Grants) save(ctx context.Context, id frames.GrantID) error {
-	gs.mu.Lock()
-	gs.dirty[id] = struct{}{}
-	gs.mu.Unlock()
-	return gs.Flush(ctx)
+	if err := gs.saveOne(ctx, id); err != nil {
+		return err
+	}
+	_ = gs.Flush(ctx) // what fails stays dirty
+	return nil
 }
 
 // Flush saves every grant whose newest state is not on disk. It blocks on the
-// disk, bounded by the table's RecordTimeout, and goes on if ctx ends.
+// disk, for each grant at most the table's RecordTimeout, and goes on if ctx
+// ends.
 func (gs *Grants) Flush(ctx context.Context) error {
-	var errs []error
 	gs.mu.Lock()
-	var ids []frames.GrantID
-	for id := range gs.dirty {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(gs.dirty))
 	gs.mu.Unlock()
+	var errs []error
 	for _, id := range ids {
 		errs = append(errs, gs.saveOne(ctx, id))
 	}

@@ -86,7 +86,7 @@ func (h *history) add(client int, in op, do func() (op, ended)) {
 
 // run plays one random history against a table and returns it.
 func run(ctx context.Context, seed uint64, prepare func(*pending.Table)) []porcupine.Operation {
-	tab := pending.New(pending.Config{MaxOpen: modelIDs})
+	tab := pending.New(pending.Config{MaxOpenEach: modelIDs})
 	prepare(tab)
 	var h history
 	var wg, agents sync.WaitGroup

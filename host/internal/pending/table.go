@@ -19,9 +19,10 @@ type Config struct {
 	Grants GrantStore
 	// NewID mints grant ids; nil means random ones.
 	NewID func() string
-	// MaxOpen bounds the open requests; beyond it Ask returns [ErrFull].
-	// Default 10,000.
-	MaxOpen int
+	// MaxOpen and MaxOpenEach bound the open requests of all sessions and of
+	// one; beyond that Ask returns [ErrFull]. Default 10,000 and 1,000.
+	MaxOpen     int
+	MaxOpenEach int
 	// RecordTimeout bounds one call of a recorder, an opened callback or the
 	// grant store. Default 30 s.
 	RecordTimeout time.Duration
@@ -95,6 +96,7 @@ func New(cfg Config) *Table {
 		cfg.NewID = randomID
 	}
 	cfg.MaxOpen = orDefault(cfg.MaxOpen, 10_000)
+	cfg.MaxOpenEach = orDefault(cfg.MaxOpenEach, 1000)
 	cfg.Keep = orDefault(cfg.Keep, 10_000)
 	cfg.KeepFor = orDefault(cfg.KeepFor, time.Hour)
 	cfg.RecordTimeout = orDefault(cfg.RecordTimeout, 30*time.Second)
@@ -199,7 +201,7 @@ func (t *Table) insert(r Request, rec Recorder) (*entry, Settlement, error) {
 	if t.byID[r.ID] != nil || t.past.find(r.ID) != nil {
 		return nil, unavailable(r.Kind, now), &InvalidRequestError{ID: r.ID, Want: "an id that was not used before"}
 	}
-	if t.openCount >= t.cfg.MaxOpen {
+	if t.openCount >= t.cfg.MaxOpen || len(t.open[r.Session]) >= t.cfg.MaxOpenEach {
 		return nil, unavailable(r.Kind, now), ErrFull
 	}
 	t.next++
