@@ -121,7 +121,7 @@ func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, froze
 	rec := newRecorder(s.opt.TempDir, s.opt.MaxOutput)
 	defer rec.close()
 	began := time.Now()
-	p, err := start(s.opt, in, s.session.Env)
+	p, err := s.marks.start(s.opt, in, s.session.Env)
 	if err != nil {
 		return frames.ToolResult{}, err
 	}

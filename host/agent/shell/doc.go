@@ -11,7 +11,8 @@
 // that allows. Its environment is [agent.Session.Env] and a mark, nothing else.
 // What a command starts dies with it: when its leader ended, or the turn was
 // cancelled, the process group is killed, and then whatever still carries the
-// mark (MUXHOST_CALL, on Linux), also where it left the group. A process that
+// mark (MUXHOST_CALL, on Linux), also where it left the group. When the host
+// itself is killed, a guard process beside it does the same. A process that
 // leaves the group and wipes its environment escapes that.
 //
 // shell imports frames and host/agent only.

@@ -50,8 +50,8 @@ type ending struct {
 	survivors int
 }
 
-// start starts the command of in. The caller must call wait.
-func start(o Options, in input, env []string) (*process, error) {
+// start starts the command of in, marked with mark and a number of its own. The caller must call wait.
+func start(o Options, mark string, in input, env []string) (*process, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("not run: no pipe: %w", err)
@@ -63,7 +63,7 @@ func start(o Options, in input, env []string) (*process, error) {
 		return nil, fmt.Errorf("not run: no pipe: %w", err)
 	}
 	p := &process{
-		grace: o.Grace, mark: markName + "=" + rand.Text(), out: outR,
+		grace: o.Grace, mark: mark + rand.Text(), out: outR,
 		exited: make(chan struct{}), reap: make(chan struct{}), read: make(chan struct{}),
 	}
 	p.cmd = exec.Command(o.Shell, "-c", in.Command) //nolint:noctx // ended by group, see wait
@@ -138,6 +138,7 @@ func (p *process) wait(ctx context.Context, output func([]byte)) ending {
 		p.within(p.read, pipeDelay)
 	}
 	killGroup(p.cmd)
+	_ = p.cmd.Process.Kill() // it may have left its own group
 	<-p.exited
 	left := sweep(p.mark)
 	close(p.reap)

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,9 +42,25 @@ func (o Options) withDefaults() Options {
 }
 
 // New returns the driver.
-func New(o Options) agent.Driver { return driver{o.withDefaults()} }
+func New(o Options) agent.Driver {
+	return driver{o.withDefaults(), &marks{prefix: markName + "=" + rand.Text() + "."}}
+}
 
-type driver struct{ opt Options }
+type driver struct {
+	opt   Options
+	marks *marks
+}
+
+// marks marks the commands of one driver, so that they are found again.
+type marks struct {
+	prefix string // NAME=value, up to the part that each command has for itself
+	guard  guard
+}
+
+func (m *marks) start(o Options, in input, env []string) (*process, error) {
+	m.guard.watch(m.prefix)
+	return start(o, m.prefix, in, env)
+}
 
 // Info describes the driver.
 func (d driver) Info() agent.Info {
@@ -56,7 +73,7 @@ func (d driver) Open(_ context.Context, s agent.Session) (agent.Agent, error) {
 		return nil, errors.New("shell: the session has no directory; give cwd when creating it")
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &shell{opt: d.opt, session: s, ctx: ctx, cancel: cancel}, nil
+	return &shell{opt: d.opt, marks: d.marks, session: s, ctx: ctx, cancel: cancel}, nil
 }
 
 var errClosed = errors.New("shell: the agent was closed")
@@ -64,6 +81,7 @@ var errClosed = errors.New("shell: the agent was closed")
 // shell is one open agent.
 type shell struct {
 	opt     Options
+	marks   *marks
 	session agent.Session
 	ctx     context.Context // ends when the agent is closed
 	cancel  context.CancelCauseFunc
