@@ -68,7 +68,9 @@ type View struct {
 	cards      int     // pending with Card
 	asked      int     // pending with Seq
 
-	live *OpenTurn // nil while no turn is open
+	// live is nil while no turn is open. A tool in it that has a card is running
+	// on the card too.
+	live *OpenTurn
 	viewIndex
 }
 
@@ -191,9 +193,11 @@ func (v *View) Live() *LiveTurn {
 
 // Pending returns what has no outcome yet, oldest first.
 func (v *View) Pending() []Pending {
-	return slices.SortedFunc(slices.Values(v.pending.all()), func(a, b Pending) int {
+	all := v.pending.all()
+	slices.SortFunc(all, func(a, b Pending) int {
 		return cmp.Or(a.AskedAt.Compare(b.AskedAt.Time), cmp.Compare(a.ID, b.ID))
 	})
+	return all
 }
 
 // Children returns the sessions that this one's agent started, oldest first.

@@ -140,6 +140,9 @@ func (v *View) foldTurn(e Event, p any) {
 
 // openTurn begins a turn; one that is open still is over.
 func (v *View) openTurn(e Event, p *TurnStart) {
+	if v.TurnID == e.TurnID {
+		v.live = nil
+	}
 	v.clearTurn()
 	v.TurnID = e.TurnID
 	v.turns[e.TurnID] = struct{}{}
@@ -178,10 +181,20 @@ func (v *View) clearTurn() {
 	v.TurnID = ""
 	clear(v.blocks)
 	v.closed = make(map[int]struct{})
-	for _, it := range v.running {
-		it.Tool.Running = false
+	for id := range v.running {
+		v.stopTool(id)
 	}
-	clear(v.running)
+}
+
+// stopTool ends what runs of a tool call, if it does.
+func (v *View) stopTool(id CallID) {
+	if it := v.running[id]; it != nil {
+		it.Tool.Running = false
+		delete(v.running, id)
+	}
+	if v.live != nil {
+		delete(v.live.tools, id)
+	}
 }
 
 // over reports whether the turn was seen and is not the open one.

@@ -93,26 +93,21 @@ func (it *Item) drop(n int) {
 
 func (v *View) foldTool(e Event, p any) {
 	v.joinTurn(e)
-	inTurn := v.live != nil && (e.TurnID == "" || e.TurnID == v.live.id)
 	switch p := p.(type) {
 	case *ToolCall:
-		if old := v.running[p.CallID]; old != nil {
-			old.Tool.Running = false
-		}
+		v.stopTool(p.CallID)
 		it := v.item(e, ItemTool)
 		it.Tool = &ToolCard{
 			CallID: p.CallID, Name: p.Name, Kind: p.Kind, Title: p.Title, Input: p.Input,
 			Locations: p.Locations, Truncated: p.Truncated, Running: true,
 		}
 		v.calls[p.CallID], v.running[p.CallID] = it, it
-		if inTurn {
+		if v.live != nil && (e.TurnID == "" || e.TurnID == v.live.id) {
 			v.live.openTool(p.CallID)
 		}
 	case *ToolResult:
+		v.stopTool(p.CallID)
 		v.result(e, p)
-		if inTurn {
-			delete(v.live.tools, p.CallID)
-		}
 	}
 }
 
@@ -125,10 +120,9 @@ func (v *View) result(e Event, p *ToolResult) {
 		v.calls[p.CallID] = it
 	}
 	c := it.Tool
-	c.Running, c.ResultSeq = false, e.Seq
+	c.ResultSeq = e.Seq
 	c.Content, c.IsError, c.ErrorCode = p.Content, p.IsError, p.ErrorCode
 	c.DurationMs, c.Details = p.DurationMs, p.Details
-	delete(v.running, p.CallID)
 }
 
 func (v *View) foldGate(e Event, p any) {

@@ -601,7 +601,7 @@ func longLog(t testing.TB, n int) []frames.Event {
 
 // Folding costs the same per event however long the log is.
 func TestFoldingIsLinear(t *testing.T) {
-	const n = 1500
+	const n = 500
 	short, long := longLog(t, n), longLog(t, 4*n)
 	allocs := func(es []frames.Event) float64 {
 		return testing.AllocsPerRun(1, func() { folded(t, es) })
