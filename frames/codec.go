@@ -384,6 +384,15 @@ func withLists(v any) any {
 	return v
 }
 
-// unmarshal decodes one JSON value. It is the one place to change when the
-// standard library's strict decoder arrives.
-func unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
+// unmarshal decodes one JSON value; the names of payloads and params match by
+// exact case. It is the one place to change when the standard library's strict
+// decoder arrives.
+func unmarshal(b []byte, v any) error {
+	if s := shapes[reflect.TypeOf(v).Elem()]; s != nil {
+		if err := checkObject(b); err != nil {
+			return err
+		}
+		b = exactCase(b, s)
+	}
+	return json.Unmarshal(b, v)
+}

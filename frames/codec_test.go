@@ -165,6 +165,22 @@ func TestDecodeEventMatchesExactCase(t *testing.T) {
 	}
 }
 
+// A field whose name differs in case is unknown at every depth, as it is to any
+// other language; the input is not changed.
+func TestPayloadMatchesExactCase(t *testing.T) {
+	const data = `{"CONTENT":[{"type":"x"}],"promptId":"p","PromptId":"evil","content":[{"type":"text","Text":"evil","text":"good","t\u0059pe":"evil","truncated":{"bytes":1,"BYTES":2}}],"promptID":"evil","new":{"Text":1}}`
+	e := frames.Event{Type: frames.UserMessageEvent, Data: json.RawMessage(data)}
+	got, err := e.Payload()
+	want := &frames.UserMessage{PromptID: "p", Content: []frames.ContentBlock{{Type: "text", Text: "good", Truncated: &frames.Truncated{Bytes: 1}}}}
+	if err != nil || !reflect.DeepEqual(got, want) || string(e.Data) != data {
+		t.Errorf("got %+v (%v), want %+v and the data as it was", got, err, want)
+	}
+	f, err := frames.DecodeFrame([]byte(`{"jsonrpc":"2.0","method":"approval/resolved","params":{"outcome":"rejected","OUTCOME":"allowed-once"}}`))
+	if r, ok := f.(*frames.ApprovalResolved); !ok || r.Outcome != frames.Rejected {
+		t.Errorf("got %+v (%v), want rejected", f, err)
+	}
+}
+
 // Data shares memory with what was decoded.
 func TestDecodeEventDataAliases(t *testing.T) {
 	b := []byte(`{"type":"v/x","seq":1,"ts":"2026-11-30T12:00:00Z","data":{"x":1}}`)

@@ -125,6 +125,7 @@ func (v *View) reindex() error {
 			v.indexDecision(it.Decision)
 		}
 	}
+	maps.DeleteFunc(v.open, func(_ RequestID, d *Decision) bool { return d.Seq > 0 })
 	return nil
 }
 
@@ -150,9 +151,9 @@ func (v *View) indexBlocks(it *Item) {
 	}
 }
 
-// indexDecision keeps the newest open decision of an id.
+// indexDecision keeps the decision of an id that was asked for last.
 func (v *View) indexDecision(d *Decision) {
-	if old := v.open[d.ID]; d.Seq == 0 && (old == nil || old.AskedSeq < d.AskedSeq) {
+	if old := v.open[d.ID]; old == nil || old.AskedSeq < d.AskedSeq {
 		v.open[d.ID] = d
 	}
 }
