@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +41,7 @@ func (s *shell) command(ctx context.Context, t agent.Turn, line string) (agent.R
 	}
 	d, err := t.Ask(ctx, agent.Approval{Call: call, Tool: tool, Input: frozen})
 	if err != nil || !d.Allowed() {
-		return s.notAllowed(ctx, t, call, d, err)
+		return notAllowed(ctx, t, call, d, err)
 	}
 	res, err := s.run(ctx, t, call, d.Input)
 	switch {
@@ -53,10 +54,10 @@ func (s *shell) command(ctx context.Context, t agent.Turn, line string) (agent.R
 }
 
 // notAllowed ends a call that did not get permission; nothing was started.
-func (s *shell) notAllowed(ctx context.Context, t agent.Turn, call frames.CallID, d agent.Decision, err error) (agent.Result, error) {
+func notAllowed(ctx context.Context, t agent.Turn, call frames.CallID, d agent.Decision, err error) (agent.Result, error) {
 	if err != nil {
 		ferr := finish(ctx, t, failed(call, "unavailable", "Not run: it could not be asked whether this may run."))
-		return agent.Result{}, fmt.Errorf("shell: asking for approval: %w", firstOf(err, ferr))
+		return agent.Result{}, fmt.Errorf("shell: asking for approval: %w", errors.Join(err, ferr))
 	}
 	code, text := refusal(d)
 	res := agent.Result{Message: text}
@@ -64,13 +65,6 @@ func (s *shell) notAllowed(ctx context.Context, t agent.Turn, call frames.CallID
 		res.Reason = frames.TurnCancelled
 	}
 	return res, finish(ctx, t, failed(call, code, text))
-}
-
-func firstOf(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 // refusal says why a call was not run.
@@ -136,7 +130,7 @@ func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, froze
 	if text := rec.repair.flush(); text != "" {
 		_ = t.Progress(ctx, call, text)
 	}
-	return s.result(ctx, t, call, rec, end, time.Since(began)), nil
+	return result(ctx, t, call, rec, end, time.Since(began)), nil
 }
 
 // details are the tool result's machine-readable part.
@@ -149,7 +143,7 @@ type details struct {
 	DroppedBytes int64 `json:"droppedBytes,omitempty"`
 }
 
-func (s *shell) result(ctx context.Context, t agent.Turn, call frames.CallID, rec *recorder, end ending, took time.Duration) frames.ToolResult {
+func result(ctx context.Context, t agent.Turn, call frames.CallID, rec *recorder, end ending, took time.Duration) frames.ToolResult {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTimeout)
 	defer cancel()
 	block := rec.content(func() (frames.BlobID, error) {
@@ -208,21 +202,21 @@ func decode(b json.RawMessage) (input, error) {
 		return in, fmt.Errorf("not run: the allowed input is not {command, cwd}: %w", err)
 	}
 	if in.Command == "" || in.Cwd == "" {
-		return in, fmt.Errorf("not run: the allowed input lacks a command or a cwd; both are needed")
+		return in, errors.New("not run: the allowed input lacks a command or a cwd; both are needed")
 	}
 	return in, nil
 }
 
 // checkDir makes sure that dir is still the directory that was shown.
 func checkDir(dir string) error {
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return fmt.Errorf("not run: the directory is gone: %w", err)
 	}
-	if real != filepath.Clean(dir) {
-		return fmt.Errorf("not run: %s now leads to %s; create a session there instead", dir, real)
+	if resolved != filepath.Clean(dir) {
+		return fmt.Errorf("not run: %s now leads to %s; create a session there instead", dir, resolved)
 	}
-	fi, err := os.Stat(real)
+	fi, err := os.Stat(resolved)
 	if err != nil {
 		return fmt.Errorf("not run: the directory is gone: %w", err)
 	}
