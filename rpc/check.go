@@ -131,26 +131,30 @@ func (p *PromptParams) check() error {
 		return Paramsf("params.content: at least one block is needed")
 	}
 	for i, b := range p.Content {
-		if err := checkBlock(fmt.Sprintf("content[%d]", i), b); err != nil {
-			return err
+		if needs := blockNeeds(b); needs != "" {
+			return Paramsf("params.content[%d]%s", i, needs)
 		}
 	}
 	return word("mode", p.Mode, frames.ModeQueue, frames.ModeSteer, frames.ModeInject)
 }
 
-// checkBlock asks each type of block for what makes it one.
-func checkBlock(path string, b frames.ContentBlock) error {
+// blockNeeds says what a block lacks to be one of its type, "" for nothing.
+func blockNeeds(b frames.ContentBlock) string {
 	switch b.Type {
+	case "text", "resource":
+		return ""
 	case "image":
 		if b.Data == "" && b.Blob == "" && b.URI == "" {
-			return Paramsf(`params.%s: an image needs "data", "blob" or "uri"`, path)
+			return `: an image needs "data", "blob" or "uri"`
 		}
+		return ""
 	case "resource_link":
 		if b.URI == "" {
-			return Paramsf(`params.%s: a resource_link needs "uri"`, path)
+			return `: a resource_link needs "uri"`
 		}
+		return ""
 	}
-	return word(path+".type", b.Type, "text", "image", "resource", "resource_link")
+	return `.type: expected one of "text", "image", "resource", "resource_link", got ` + show(b.Type)
 }
 
 func (p *ApprovalParams) check() error {

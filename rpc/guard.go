@@ -90,15 +90,24 @@ func (e *envelope) take(req *request, key, value []byte) *fault {
 		if value[0] != '"' {
 			return faultf(CodeInvalidRequest, `"method" must be a string, got %s`, kindOf(value))
 		}
-		req.Method = string(plain(value))
+		req.Method = methodName(plain(value))
 	case "params":
-		req.Params = (*json.RawMessage)(&value)
+		params := json.RawMessage(value)
+		req.Params = &params
 	case "result", "error":
 		return faultf(CodeInvalidRequest, "a response came, but this host makes no calls; send requests only")
 	default:
 		return faultf(CodeInvalidRequest, "unknown member %s; a request has jsonrpc, id, method and params, in this spelling", quoted(key))
 	}
 	return nil
+}
+
+// methodName returns the name; that of a known method is not copied.
+func methodName(name []byte) string {
+	if m := methods[string(name)]; m != nil {
+		return m.Name
+	}
+	return string(name)
 }
 
 func (e *envelope) complete() *fault {

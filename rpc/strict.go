@@ -94,13 +94,15 @@ func decodeSlice(d *decoder, p *plan, into reflect.Value) *pathError {
 	if e := d.want('[', "an array"); e != nil {
 		return e
 	}
-	into.Set(reflect.MakeSlice(p.typ, 0, 0))
 	for i := range d.elements() {
 		into.Grow(1)
 		into.SetLen(i + 1)
 		if e := p.elem.decode(d, p.elem, into.Index(i)); e != nil {
 			return e.below(fmt.Sprintf("[%d]", i))
 		}
+	}
+	if into.IsNil() {
+		into.Set(reflect.MakeSlice(p.typ, 0, 0)) // [] is not absent
 	}
 	return nil
 }
