@@ -1,0 +1,351 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/internal/pending"
+)
+
+// maxAsk is the largest input that can be asked for, in bytes.
+const maxAsk = 4 << 20
+
+// ask is one approval or question of a turn: what is recorded of it, and the
+// card that clients are shown. It records how it ends.
+type ask struct {
+	t      *turn
+	req    pending.Request
+	asked  frames.Payload
+	card   frames.Frame
+	policy frames.Policy
+	opened bool // what was asked is in the log
+}
+
+// verdict is how a request ended that nobody was asked for.
+type verdict struct {
+	outcome frames.Outcome
+	cause   frames.Cause
+	grant   frames.GrantID
+	why     string // for the agent
+}
+
+// Ask implements [agent.Turn].
+func (t *turn) Ask(ctx context.Context, ap agent.Approval) (agent.Decision, error) {
+	if t.over.Load() {
+		return agent.Decision{Outcome: frames.Cancelled, Cause: frames.CauseAbort}, agent.ErrTurnOver
+	}
+	k, v := t.a.m.freeze(ctx, t, ap)
+	if v == nil {
+		v = t.a.m.judge(k)
+	}
+	if v != nil {
+		return k.settleUnasked(*v), nil
+	}
+	s, err := k.wait(ctx)
+	d := agent.Decision{Outcome: s.Outcome, Cause: s.Cause, By: s.By, Feedback: s.Feedback}
+	if err != nil {
+		d.Feedback = clip(err.Error())
+	}
+	return k.decision(d), nil
+}
+
+// decision completes what the agent is told. A turn that was cancelled while an
+// answer was on its way runs nothing more.
+func (k *ask) decision(d agent.Decision) agent.Decision {
+	if mk := k.t.a.m.markOf(k.t); mk != nil && d.Outcome.Allows() {
+		return agent.Decision{Outcome: frames.Cancelled, Cause: mk.cause}
+	}
+	if d.Outcome.Allows() {
+		d.Input = k.req.Approval.Input
+	}
+	return d
+}
+
+// freeze makes the request of an approval. What cannot be asked is rejected.
+func (m *Manager) freeze(ctx context.Context, t *turn, ap agent.Approval) (*ask, *verdict) {
+	k := m.newAsk(t, ap.Call, pending.KindApproval)
+	ap.Tool = frames.Tool{Name: clip(ap.Tool.Name), Kind: clip(ap.Tool.Kind), Title: clip(ap.Tool.Title)}
+	p := &pending.Approval{
+		Tool: ap.Tool, Input: bytes.Clone(ap.Input), Reason: clip(ap.Reason),
+		Options: []frames.Outcome{frames.AllowedOnce, frames.AllowedAlways, frames.Rejected},
+	}
+	k.req.Approval = p
+	m.mu.RLock()
+	p.Agent, p.Cwd = t.a.e.sum.Agent, t.a.e.sum.Cwd
+	m.mu.RUnlock()
+	shown, cut := json.RawMessage(p.Input), (*frames.Truncated)(nil)
+	why := ""
+	var err error
+	if len(p.Input) > maxAsk {
+		why = fmt.Sprintf("its input has %d bytes, want at most %d", len(p.Input), maxAsk)
+	} else if p.Canonical, p.Hash, err = frames.InputHash(p.Input); err != nil {
+		why = fmt.Sprintf("its input is not I-JSON: %v", err)
+	}
+	if why != "" || len(p.Input) > maxInput {
+		p.Truncated = true
+		cut = &frames.Truncated{Bytes: int64(len(p.Input))}
+		shown = previewJSON(p.Input)
+	}
+	if why == "" && cut != nil {
+		if cut.Blob, err = m.keep(ctx, p.Input); err != nil {
+			why = err.Error()
+		}
+	}
+	if ap.NoAlways || p.Truncated {
+		p.Options = []frames.Outcome{frames.AllowedOnce, frames.Rejected}
+	}
+	k.describe(shown, cut)
+	if why != "" {
+		return k, &verdict{frames.Rejected, frames.CausePolicy, "", "the call was not run: " + why}
+	}
+	return k, nil
+}
+
+// describe makes the audit event and the card of an approval.
+func (k *ask) describe(input json.RawMessage, cut *frames.Truncated) {
+	r, p := &k.req, k.req.Approval
+	k.asked = frames.ApprovalAsked{
+		ID: r.ID, CallID: r.Call, Tool: p.Tool, Input: input, InputHash: p.Hash, Truncated: cut,
+		Reason: p.Reason, Options: p.Options, ExpiresAt: frames.At(r.ExpiresAt),
+	}
+	k.card = &frames.ApprovalRequested{
+		SessionID: r.Session, ID: r.ID, RootSessionID: r.Root, ParentSessionID: r.Parent, Depth: r.Depth,
+		TurnID: r.Turn, CallID: r.Call, Tool: p.Tool, Input: input, InputHash: p.Hash, Truncated: cut,
+		Reason: p.Reason, Options: p.Options, AskedAt: frames.At(r.AskedAt), ExpiresAt: frames.At(r.ExpiresAt),
+	}
+}
+
+// newAsk makes a request with its lineage and deadline.
+func (m *Manager) newAsk(t *turn, call frames.CallID, kind pending.Kind) *ask {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e := t.a.e
+	k := &ask{t: t}
+	if e.policy != nil {
+		k.policy = *e.policy
+	}
+	at := time.Now()
+	k.req = pending.Request{
+		ID: frames.RequestID(m.cfg.NewID()), Session: e.id, Root: e.sum.RootSessionID, Parent: e.sum.ParentSessionID,
+		Depth: e.sum.Depth, Ancestors: ids(e.ancestors()), Turn: t.id, Call: call, Kind: kind, AskedAt: at,
+	}
+	if kind == pending.KindApproval {
+		wait := m.cfg.AskTimeout
+		if k.policy.AskTimeoutMs != 0 {
+			wait = pending.AskTimeout(k.policy)
+		}
+		k.req.ExpiresAt = at.Add(wait)
+	}
+	return k
+}
+
+// judge decides what policy and grants decide; nil means that a person is
+// asked. A deny rule of an ancestor denies here too.
+func (m *Manager) judge(k *ask) *verdict {
+	p := k.req.Approval
+	v := pending.Judge(k.policy, p.Tool.Name, p.Canonical)
+	if v.Decision == pending.Deny || m.deniedAbove(k) {
+		return &verdict{frames.Rejected, frames.CausePolicy, "", "the session's policy does not allow this call"}
+	}
+	if v.Decision == pending.Allow {
+		return &verdict{outcome: frames.AllowedOnce, cause: frames.CausePolicy}
+	}
+	g, ok := m.table.Grants().Match(p.Agent, p.Tool.Name, p.Cwd, p.Canonical, k.req.Root, time.Now())
+	if !ok {
+		return nil
+	}
+	return &verdict{outcome: frames.AllowedAlways, cause: frames.CausePolicy, grant: g.ID}
+}
+
+// deniedAbove reports whether a deny rule of an ancestor matches.
+func (m *Manager) deniedAbove(k *ask) bool {
+	var above []*frames.Policy
+	m.mu.RLock()
+	for _, e := range k.t.a.e.ancestors() {
+		if e.policy != nil {
+			above = append(above, e.policy)
+		}
+	}
+	m.mu.RUnlock()
+	for _, p := range above {
+		v := pending.Judge(*p, k.req.Approval.Tool.Name, k.req.Approval.Canonical)
+		if v.Decision == pending.Deny && v.Rule > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// settleUnasked records a request that is decided already; an allow counts only
+// once it is on disk.
+func (k *ask) settleUnasked(v verdict) agent.Decision {
+	m := k.t.a.m
+	if mk := m.markOf(k.t); mk != nil {
+		<-mk.placed
+		v = verdict{outcome: frames.Cancelled, cause: mk.cause}
+	}
+	err := k.record(pending.Settlement{Outcome: v.outcome, Cause: v.cause, Grant: v.grant, Feedback: v.why})
+	if err != nil && v.outcome.Allows() {
+		return agent.Decision{Outcome: frames.Unavailable, Cause: frames.CauseAbort, Feedback: clip(err.Error())}
+	}
+	if v.grant != "" {
+		if err := m.table.Grants().Use(m.io, v.grant); err != nil {
+			k.t.a.log.Warn("the use of a grant could not be counted", "grant", string(v.grant), "error", err)
+		}
+	}
+	return k.decision(agent.Decision{Outcome: v.outcome, Cause: v.cause, Feedback: v.why})
+}
+
+// record appends both audit events of a request that nobody was asked for.
+func (k *ask) record(s pending.Settlement) error {
+	a := k.t.a
+	return a.do(a.m.io, func() error {
+		c := &commit{turn: k.t.id}
+		c.add(k.asked)
+		c.add(k.decidedEvent(s))
+		err := a.commit(c)
+		if err != nil {
+			a.fail(k.t, err)
+		}
+		return err
+	})
+}
+
+// wait asks and blocks until somebody, or the clock, has decided.
+func (k *ask) wait(ctx context.Context) (pending.Settlement, error) {
+	m := k.t.a.m
+	s, err := m.table.Ask(ctx, k.req, k, k.open)
+	if err == nil && !k.opened {
+		if mk := m.markOf(k.t); mk != nil {
+			<-mk.placed
+		}
+		_ = k.record(s) // it stands in any case
+	}
+	return s, err
+}
+
+// open records that the request is asked, and shows its card.
+func (k *ask) open(ctx context.Context) error {
+	a := k.t.a
+	return a.do(ctx, func() error {
+		if a.turn != k.t || k.t.outcome != nil {
+			return agent.ErrTurnOver
+		}
+		c := &commit{turn: k.t.id, asked: true, notices: []Notice{{Key: string(k.req.ID), Frame: k.card}}}
+		c.add(k.asked)
+		c.then = func() { a.m.deal(k) }
+		k.opened = true
+		err := a.commit(c)
+		if err != nil {
+			a.fail(k.t, err)
+		}
+		return err
+	})
+}
+
+// Decided implements [pending.Recorder].
+func (k *ask) Decided(ctx context.Context, _ pending.Request, s pending.Settlement, placed func()) error {
+	a := k.t.a
+	if !s.Outcome.Allows() {
+		placed()
+		ctx = a.m.io // it stands, so it is told however long that takes
+	}
+	return a.do(ctx, func() error { return k.decided(s, placed) })
+}
+
+func (k *ask) decided(s pending.Settlement, placed func()) error {
+	a := k.t.a
+	c := &commit{turn: k.t.id, by: s.By, asked: true, notices: []Notice{{Key: string(k.req.ID), Settle: true, Frame: k.resolved(s)}}}
+	c.add(k.decidedEvent(s))
+	c.then = func() { a.m.collect(k) }
+	if s.Outcome.Allows() {
+		c.placed = placed
+	}
+	err := a.commit(c)
+	if err == nil {
+		return nil
+	}
+	a.broke(err)
+	if s.Outcome.Allows() {
+		return err
+	}
+	a.m.collect(k)
+	a.owe(c.events...)
+	a.log.Error("a decision could not be stored yet", "request", string(k.req.ID), "error", err)
+	a.publish(Update{Notices: c.notices}, true, false)
+	a.m.pokeAbove(a.e)
+	return err
+}
+
+func (k *ask) decidedEvent(s pending.Settlement) frames.Payload {
+	if k.req.Kind == pending.KindQuestion {
+		return frames.QuestionDecided{ID: k.req.ID, Outcome: s.Outcome, Origin: s.Cause, By: s.By, Answers: s.Answers}
+	}
+	return frames.ApprovalDecided{
+		ID: k.req.ID, Outcome: s.Outcome, Origin: s.Cause, InputHash: k.req.Approval.Hash,
+		By: s.By, Feedback: s.Feedback, Grant: s.Grant,
+	}
+}
+
+func (k *ask) resolved(s pending.Settlement) frames.Frame {
+	if k.req.Kind == pending.KindQuestion {
+		return &frames.QuestionResolved{SessionID: k.req.Session, ID: k.req.ID, Outcome: s.Outcome, Origin: s.Cause, By: s.By, Answers: s.Answers}
+	}
+	return &frames.ApprovalResolved{SessionID: k.req.Session, ID: k.req.ID, Outcome: s.Outcome, Origin: s.Cause, By: s.By, Feedback: s.Feedback}
+}
+
+// Question implements [agent.Turn].
+func (t *turn) Question(ctx context.Context, qs ...frames.Question) (agent.Answers, error) {
+	none := agent.Answers{Outcome: frames.Cancelled, Cause: frames.CauseAbort}
+	if t.over.Load() {
+		return none, agent.ErrTurnOver
+	}
+	k := t.a.m.newAsk(t, "", pending.KindQuestion)
+	if err := k.questions(qs); err != nil {
+		return none, err
+	}
+	if k.policy.Mode == pending.ModeDeny {
+		d := k.settleUnasked(verdict{outcome: frames.Cancelled, cause: frames.CausePolicy})
+		return agent.Answers{Outcome: d.Outcome, Cause: d.Cause}, nil
+	}
+	s, err := k.wait(ctx)
+	if err != nil {
+		return none, err
+	}
+	return agent.Answers{Outcome: s.Outcome, Cause: s.Cause, Answers: s.Answers}, nil
+}
+
+// questions checks what is asked; questions without an id get their number.
+func (k *ask) questions(qs []frames.Question) error {
+	if len(qs) == 0 {
+		return fmt.Errorf("question: want at least one")
+	}
+	seen := map[string]bool{}
+	r := &k.req
+	for i, q := range qs {
+		if q.ID == "" {
+			q.ID = strconv.Itoa(i + 1)
+		}
+		if seen[q.ID] {
+			return fmt.Errorf("question: two have the id %q", q.ID)
+		}
+		seen[q.ID] = true
+		r.Questions = append(r.Questions, q)
+	}
+	asked := frames.QuestionAsked{ID: r.ID, Questions: r.Questions}
+	if e, err := frames.NewEvent(asked); err != nil || len(e.Data) > maxInput {
+		return fmt.Errorf("question: %w: want at most %d bytes", ErrTooLarge, maxInput)
+	}
+	k.asked = asked
+	k.card = &frames.QuestionRequested{
+		SessionID: r.Session, ID: r.ID, RootSessionID: r.Root, ParentSessionID: r.Parent, Depth: r.Depth,
+		TurnID: r.Turn, CallID: r.Call, Questions: r.Questions, AskedAt: frames.At(r.AskedAt),
+	}
+	return nil
+}

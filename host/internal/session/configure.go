@@ -1,0 +1,108 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/internal/pending"
+)
+
+// Configure changes what a session was created with. Options that the running
+// agent refuses change nothing.
+func (m *Manager) Configure(ctx context.Context, c ConfigureArgs, placed func(frames.Session)) error {
+	title := ""
+	if c.Title != nil {
+		title = *c.Title
+	}
+	if err := checkSettings(c.Policy, title, c.Labels); err != nil {
+		return err
+	}
+	if err := m.applyOptions(ctx, c); err != nil {
+		return err
+	}
+	deny := c.Policy != nil && c.Policy.Mode == pending.ModeDeny
+	err := m.in(ctx, c.Session, func(a *actor) error { return a.configure(c, placed) })
+	if err == nil && deny {
+		m.table.ModeDeny(m.io, c.Session)
+	}
+	return err
+}
+
+// applyOptions offers options to the agent, where one is open.
+func (m *Manager) applyOptions(ctx context.Context, c ConfigureArgs) error {
+	if c.Options == nil {
+		return nil
+	}
+	if err := frames.CheckJSON(c.Options, frames.JSONLimits{Bytes: maxConfig}); err != nil || c.Options[0] != '{' {
+		return &ParamError{"options", fmt.Sprintf("want a JSON object of at most %d bytes", maxConfig)}
+	}
+	var to agent.Configurable
+	var name string
+	if err := m.in(ctx, c.Session, func(a *actor) error {
+		to, _ = a.ag.(agent.Configurable)
+		name = a.rec.Agent
+		return nil
+	}); err != nil || to == nil {
+		return err
+	}
+	if err := to.Configure(ctx, c.Options); err != nil {
+		return &RefusedError{name, err}
+	}
+	return nil
+}
+
+func (a *actor) configure(c ConfigureArgs, placed func(frames.Session)) error {
+	s := &commit{by: c.By, next: a.rec.clone(), status: true, summary: true}
+	if c.Title != nil {
+		s.next.Title = frames.ValidText(*c.Title)
+		s.add(frames.SessionRenamed{Title: s.next.Title})
+	}
+	if c.Policy != nil {
+		s.next.Policy = c.Policy
+	}
+	if c.Budget != nil {
+		s.next.Budget = c.Budget
+	}
+	if c.Labels != nil {
+		s.next.Labels = c.Labels
+	}
+	if c.Options != nil {
+		merged, err := mergeObjects(a.rec.Options, c.Options)
+		if err != nil {
+			return err
+		}
+		s.next.Options = merged
+	}
+	if c.Policy != nil || c.Budget != nil || c.Labels != nil || c.Options != nil {
+		s.add(frames.SessionConfigured{Policy: c.Policy, Budget: c.Budget, Labels: c.Labels, Options: c.Options})
+	}
+	s.placed = func() {
+		sum, _ := a.m.Get(a.id)
+		_ = place(placed, sum, nil)
+	}
+	if len(s.events) == 0 && s.err == nil {
+		s.placed()
+		return nil
+	}
+	return a.commit(s)
+}
+
+// mergeObjects puts the members of b over those of a.
+func mergeObjects(a, b json.RawMessage) (json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	for _, o := range []json.RawMessage{a, b} {
+		one := map[string]json.RawMessage{}
+		if len(o) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(o, &one); err != nil {
+			return nil, &ParamError{"options", fmt.Sprintf("want a JSON object: %v", err)}
+		}
+		maps.Copy(all, one)
+	}
+	return json.Marshal(all)
+}

@@ -1,0 +1,258 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/internal/pending"
+	"github.com/muxhost/muxhost/store"
+)
+
+// birth is a session about to be made.
+type birth struct {
+	id    frames.SessionID
+	rec   *record
+	by    *frames.By
+	call  frames.CallID
+	reqID string
+	first func(*actor) // the session's first step after its creation
+}
+
+// Create makes a session. With a RequestID that was used before it returns the
+// session made then.
+func (m *Manager) Create(ctx context.Context, c CreateArgs, placed func(frames.Session)) error {
+	if c.RequestID != "" {
+		if len(c.RequestID) > maxName {
+			return &ParamError{"requestId", fmt.Sprintf("want at most %d bytes, got %d", maxName, len(c.RequestID))}
+		}
+		done, err := m.reserve(ctx, c.RequestID)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if s, ok, err := m.created(ctx, c.RequestID); err != nil || ok {
+			return place(placed, s, err)
+		}
+	}
+	b, err := m.conceive(c)
+	if err != nil {
+		return err
+	}
+	_, err = m.bear(b, func(s frames.Session) { _ = place(placed, s, nil) })
+	return err
+}
+
+// maxName bounds ids that clients choose, in bytes.
+const maxName = 256
+
+func place(placed func(frames.Session), s frames.Session, err error) error {
+	if err == nil && placed != nil {
+		placed(s)
+	}
+	return err
+}
+
+// reserve waits until no other call uses the request id.
+func (m *Manager) reserve(ctx context.Context, id string) (done func(), err error) {
+	for {
+		m.mu.Lock()
+		other := m.creating[id]
+		if other == nil {
+			mine := make(chan struct{})
+			m.creating[id] = mine
+			m.mu.Unlock()
+			return func() {
+				m.mu.Lock()
+				delete(m.creating, id)
+				m.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// created returns the session that an earlier call with the request id made.
+func (m *Manager) created(ctx context.Context, reqID string) (frames.Session, bool, error) {
+	v, err := m.cfg.Store.Get(ctx, store.TableHost, createKey(reqID))
+	if err != nil {
+		return frames.Session{}, false, &StorageError{err}
+	}
+	s, ok := m.Get(frames.SessionID(v))
+	return s, ok, nil
+}
+
+func createKey(reqID string) string { return "create/" + reqID }
+
+// conceive checks the arguments of a new session.
+func (m *Manager) conceive(c CreateArgs) (*birth, error) {
+	r := &record{
+		Agent: cmp.Or(c.Agent, m.cfg.DefaultAgent), Title: frames.ValidText(c.Title), Parent: c.Parent, Origin: frames.OriginUser,
+		Labels: c.Labels, Config: c.Config, Policy: c.Policy, Budget: c.Budget,
+	}
+	if m.cfg.Drivers[r.Agent] == nil {
+		return nil, &UnavailableError{r.Agent, fmt.Errorf("this host has no such agent: ask host.describe for those it has")}
+	}
+	if err := checkSettings(c.Policy, c.Title, c.Labels); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.Cwd, err = canonicalDir(c.Cwd); err != nil {
+		return nil, err
+	}
+	if c.Config != nil {
+		if err := frames.CheckJSON(c.Config, frames.JSONLimits{Bytes: maxConfig}); err != nil {
+			return nil, &ParamError{"config", fmt.Sprintf("want JSON of at most %d bytes: %v", maxConfig, err)}
+		}
+	}
+	return &birth{id: frames.SessionID(m.cfg.NewID()), rec: r, by: c.By, reqID: c.RequestID}, nil
+}
+
+// maxConfig bounds config and options; maxTitle and maxLabels what people name
+// sessions with. In bytes.
+const (
+	maxConfig = 32 << 10
+	maxTitle  = 1 << 10
+	maxLabels = 16 << 10
+)
+
+// checkSettings checks what session.create and session.configure have in
+// common.
+func checkSettings(p *frames.Policy, title string, labels map[string]string) error {
+	if p != nil {
+		if err := pending.CheckPolicy(*p); err != nil {
+			return &ParamError{"policy", err.Error()}
+		}
+		size := 0
+		for _, r := range p.Rules {
+			size += len(r.Tool) + len(r.Input) + 64
+		}
+		if size > maxInput {
+			return &ParamError{"policy", fmt.Sprintf("its rules take %d bytes, want at most %d", size, maxInput)}
+		}
+	}
+	if len(title) > maxTitle {
+		return &ParamError{"title", fmt.Sprintf("want at most %d bytes, got %d", maxTitle, len(title))}
+	}
+	size := 0
+	for k, v := range labels {
+		size += len(k) + len(v) + 8
+	}
+	if size > maxLabels {
+		return &ParamError{"labels", fmt.Sprintf("want at most %d bytes in all, got %d", maxLabels, size)}
+	}
+	return nil
+}
+
+// canonicalDir returns the directory without symlinks.
+func canonicalDir(dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", &ParamError{"cwd", fmt.Sprintf("want an absolute path, got %q", dir)}
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", &ParamError{"cwd", fmt.Sprintf("want a directory that exists: %v: make it first", err)}
+	}
+	if info, err := os.Stat(real); err != nil || !info.IsDir() {
+		return "", &ParamError{"cwd", fmt.Sprintf("want a directory, %q is none", dir)}
+	}
+	return real, nil
+}
+
+// bear makes the session: its first event and record are stored, then placed is
+// called, then it is announced. It returns the session's actor.
+func (m *Manager) bear(b *birth, placed func(frames.Session)) (*actor, error) {
+	e := &entry{id: b.id}
+	if err := m.adopt(e.id, b.rec); err != nil {
+		return nil, err
+	}
+	defer m.births.Done()
+	a := newActor(m, e)
+	a.born, a.loaded, a.quiet = true, true, true
+	if b.first != nil {
+		a.first = func() { b.first(a) }
+	}
+	c := b.commit(e.id)
+	c.then = func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		e.sum = a.rec.summary(e.id, a.head)
+		m.dir.add(e)
+		e.actor = a
+	}
+	var s frames.Session
+	c.placed = func() {
+		s, _ = m.Get(e.id)
+		placed(s)
+	}
+	if err := a.commit(c); err != nil {
+		return nil, err
+	}
+	m.cfg.Publisher.Add(s, e.first, true)
+	a.quiet = false
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wg.Go(a.run)
+	return a, nil
+}
+
+// adopt gives a new session its place in a tree, and counts it among the births
+// that Shutdown waits for.
+func (m *Manager) adopt(sid frames.SessionID, r *record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.Root, r.CreatedAt = sid, now()
+	if m.draining {
+		return ErrDraining
+	}
+	if err := m.inherit(r); err != nil {
+		return err
+	}
+	m.births.Add(1)
+	return nil
+}
+
+// inherit takes the lineage from the parent and checks the limits of trees. mu
+// is held.
+func (m *Manager) inherit(r *record) error {
+	if r.Parent == "" {
+		return nil
+	}
+	p := m.dir.byID[r.Parent]
+	switch {
+	case p == nil:
+		return &ParamError{"parentSessionId", "there is no such session: list the sessions"}
+	case p.closing:
+		return ErrClosing
+	case p.sum.Depth+1 > m.cfg.MaxDepth:
+		return &ParamError{"parentSessionId", fmt.Sprintf("the tree is %d levels deep, want at most %d", p.sum.Depth+1, m.cfg.MaxDepth)}
+	}
+	r.Root, r.Depth = p.sum.RootSessionID, p.sum.Depth+1
+	if root := m.dir.byID[r.Root]; root != nil && root.tree >= m.cfg.MaxTree {
+		return &ParamError{"parentSessionId", fmt.Sprintf("the tree has %d sessions, want at most %d: delete some", root.tree, m.cfg.MaxTree)}
+	}
+	return nil
+}
+
+// commit is the first step of a session.
+func (b *birth) commit(sid frames.SessionID) *commit {
+	r := b.rec
+	c := &commit{by: b.by, next: r}
+	c.add(frames.SessionCreated{
+		Agent: r.Agent, Cwd: r.Cwd, Title: r.Title, ParentSessionID: r.Parent, RootSessionID: r.Root, Depth: r.Depth,
+		Origin: r.Origin, CallID: b.call, Config: r.Config, Policy: r.Policy, Budget: r.Budget, Labels: r.Labels,
+	})
+	if b.reqID != "" {
+		c.rows = append(c.rows, store.Row{Table: store.TableHost, Key: createKey(b.reqID), Value: []byte(sid)})
+	}
+	return c
+}

@@ -1,0 +1,184 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/store"
+)
+
+// Bounds of one page of history.
+const (
+	maxPage      = 1000
+	maxPageBytes = 512 << 10
+	pageBytes    = 256 << 10
+)
+
+// History returns a page of events: those after a seq, oldest first from there,
+// or the last ones before a seq. It reads about as much as it returns.
+func (m *Manager) History(ctx context.Context, sid frames.SessionID, after, before *frames.Seq, limit, maxBytes int) (Page, error) {
+	if after != nil && before != nil {
+		return Page{}, &ParamError{"after", "give either after or before"}
+	}
+	s, first, err := m.span(sid)
+	if err != nil {
+		return Page{}, err
+	}
+	p := Page{First: first, Head: s.Head, Events: []frames.Encoded{}}
+	limit = min(cmp.Or(max(limit, 0), store.DefaultLimit), maxPage)
+	maxBytes = min(cmp.Or(max(maxBytes, 0), pageBytes), maxPageBytes)
+	if after == nil {
+		end := s.Head + 1
+		if before != nil {
+			end = min(*before, end)
+		}
+		return m.pageBefore(ctx, sid, p, end, limit, maxBytes)
+	}
+	p.Events, err = m.page(ctx, sid, *after, limit, maxBytes)
+	if n := len(p.Events); n > 0 {
+		p.More = p.Events[n-1].Seq < p.Head
+	}
+	return p, err
+}
+
+// span returns the summary of a session and the oldest seq that is kept.
+func (m *Manager) span(sid frames.SessionID) (frames.Session, frames.Seq, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e := m.dir.byID[sid]
+	if e == nil {
+		return frames.Session{}, 0, ErrNoSession
+	}
+	return e.sum, max(e.first, 1), nil
+}
+
+// page reads events after a seq.
+func (m *Manager) page(ctx context.Context, sid frames.SessionID, after frames.Seq, limit, maxBytes int) ([]frames.Encoded, error) {
+	evs, err := m.cfg.Store.Read(ctx, sid, after, limit, maxBytes)
+	if err != nil {
+		return nil, readError(err)
+	}
+	out := make([]frames.Encoded, len(evs))
+	for i, e := range evs {
+		t := frames.EventType(e.Type)
+		out[i] = frames.Encoded{Seq: e.Seq, Class: frames.ClassOf(t), Type: t, Data: e.Data}
+	}
+	return out, nil
+}
+
+func readError(err error) error {
+	switch {
+	case errors.Is(err, store.ErrDeleted):
+		return ErrNoSession
+	case errors.Is(err, store.ErrTrimmed):
+		return fmt.Errorf("session: history: %w", err)
+	}
+	return &StorageError{err}
+}
+
+// pageBefore fills a page with the last events before end that fit.
+func (m *Manager) pageBefore(ctx context.Context, sid frames.SessionID, p Page, end frames.Seq, limit, maxBytes int) (Page, error) {
+	from := p.First - 1 // the page begins after it
+	if end > p.First+frames.Seq(limit) {
+		from = end - 1 - frames.Seq(limit)
+	}
+	size := 0
+	for at := from; at+1 < end; {
+		evs, err := m.page(ctx, sid, at, int(end-1-at), pageBytes)
+		if err != nil || len(evs) == 0 {
+			return p, err
+		}
+		p.Events, at = append(p.Events, evs...), evs[len(evs)-1].Seq
+		for _, e := range evs {
+			size += len(e.Data)
+		}
+		for size > maxBytes && len(p.Events) > 1 {
+			size -= len(p.Events[0].Data)
+			p.Events = p.Events[1:]
+		}
+	}
+	p.More = len(p.Events) > 0 && p.Events[0].Seq > p.First
+	return p, nil
+}
+
+// events yields the decoded events after a seq; an error is the last pair.
+func (m *Manager) events(ctx context.Context, sid frames.SessionID, after frames.Seq) iter.Seq2[frames.Event, error] {
+	return func(yield func(frames.Event, error) bool) {
+		for {
+			evs, err := m.cfg.Store.Read(ctx, sid, after, 0, 0)
+			if err != nil {
+				yield(frames.Event{}, err)
+				return
+			}
+			for _, s := range evs {
+				after = s.Seq
+				e, err := frames.DecodeEvent(s.Data)
+				if err != nil {
+					err = fmt.Errorf("%w: seq %d: %v", store.ErrCorrupt, s.Seq, err)
+				}
+				if !yield(e, err) || err != nil {
+					return
+				}
+			}
+			if len(evs) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// past is what an agent reads of its session.
+func (m *Manager) past(ctx context.Context, sid frames.SessionID, after frames.Seq, limit int) ([]frames.Event, error) {
+	evs, err := m.cfg.Store.Read(ctx, sid, after, min(max(limit, 0), maxPage), maxPageBytes)
+	if err != nil {
+		return nil, readError(err)
+	}
+	out := make([]frames.Event, 0, len(evs))
+	for _, s := range evs {
+		e, err := frames.DecodeEvent(s.Data)
+		if err != nil {
+			return nil, fmt.Errorf("history: seq %d: %w", s.Seq, err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// View returns the fold of the session's durable events as JSON, and the seq up
+// to which it goes. It reads the log.
+func (m *Manager) View(ctx context.Context, sid frames.SessionID) (json.RawMessage, frames.Seq, error) {
+	_, first, err := m.span(sid)
+	if err != nil {
+		return nil, 0, err
+	}
+	v, after := frames.NewView(), frames.Seq(0)
+	if first > 1 {
+		base, err := m.cfg.Store.Get(ctx, store.TableBase, string(sid))
+		if err == nil && base != nil {
+			err = json.Unmarshal(base, v)
+		}
+		if err != nil {
+			return nil, 0, &StorageError{err}
+		}
+		after = first - 1
+	}
+	for e, err := range m.events(ctx, sid, after) {
+		if err != nil {
+			return nil, 0, readError(err)
+		}
+		if err := v.ApplyEvent(e); err != nil {
+			m.log.Debug("an event does not fold", "session", string(sid), "seq", uint64(e.Seq), "error", err)
+		}
+		after = e.Seq
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, 0, fmt.Errorf("session %s: its view: %w", sid, err)
+	}
+	return b, after, nil
+}

@@ -1,0 +1,88 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
+)
+
+// background is a task of an agent; to it, the [agent.Task].
+type background struct {
+	m      *Manager
+	sid    frames.SessionID
+	id     frames.TaskID
+	ctx    context.Context //nolint:containedctx // the lifetime of the task
+	cancel context.CancelFunc
+}
+
+// Task implements [agent.Turn].
+func (t *turn) Task(ctx context.Context, kind, label string) (agent.Task, error) {
+	if t.over.Load() {
+		return nil, agent.ErrTurnOver
+	}
+	m := t.a.m
+	b := &background{m: m, sid: t.a.id, id: frames.TaskID(m.cfg.NewID())}
+	b.ctx, b.cancel = context.WithCancel(m.io)
+	err := t.a.do(ctx, func() error { return t.a.taskStarted(t, b, clip(kind), clip(label)) })
+	if err != nil {
+		b.cancel()
+		return nil, turnOver(err)
+	}
+	return b, nil
+}
+
+func (a *actor) taskStarted(t *turn, b *background, kind, label string) error {
+	if a.turn != t || t.outcome != nil {
+		return agent.ErrTurnOver
+	}
+	c := &commit{turn: t.id, next: a.rec.clone()}
+	c.add(frames.TaskStarted{TaskID: b.id, Kind: kind, Label: label})
+	c.next.Tasks = append(c.next.Tasks, task{b.id, t.id})
+	c.then = func() { a.tasks[b.id] = b }
+	err := a.commit(c)
+	if err != nil {
+		a.fail(t, err)
+	}
+	return err
+}
+
+// ID returns the task's id.
+func (b *background) ID() frames.TaskID { return b.id }
+
+// Context is cancelled when the task is done or the session closes.
+func (b *background) Context() context.Context { return b.ctx }
+
+// Done implements [agent.Task].
+func (b *background) Done(ctx context.Context, status, detail string) error {
+	if !slices.Contains([]string{"completed", "failed", "cancelled"}, status) {
+		return fmt.Errorf("task %s: status is %q, want completed, failed or cancelled", b.id, status)
+	}
+	defer b.cancel()
+	return b.m.in(ctx, b.sid, func(a *actor) error { return a.taskDone(b, status, clip(detail)) })
+}
+
+func (a *actor) taskDone(b *background, status, detail string) error {
+	c := &commit{next: a.rec.clone()}
+	c.next.Tasks = slices.DeleteFunc(c.next.Tasks, func(t task) bool { return t.ID == b.id })
+	if len(c.next.Tasks) == len(a.rec.Tasks) {
+		return nil
+	}
+	c.add(frames.TaskCompleted{TaskID: b.id, Status: status, Detail: detail})
+	c.then = func() { delete(a.tasks, b.id) }
+	return a.commit(c)
+}
+
+// endTasks ends all tasks of a session that stops.
+func (a *actor) endTasks(c *commit, status string) {
+	for _, t := range a.rec.Tasks {
+		c.add(frames.TaskCompleted{TaskID: t.ID, Status: status})
+	}
+	c.next.Tasks = nil
+	for _, b := range a.tasks {
+		b.cancel()
+	}
+	a.tasks = map[frames.TaskID]*background{}
+}
