@@ -94,6 +94,7 @@ type Turn struct {
 	Message   string        `json:"message,omitempty"`
 	StartedAt Time          `json:"startedAt,omitzero"`
 	EndedAt   Time          `json:"endedAt,omitzero"`
+	StartSeq  Seq           `json:"startSeq,omitempty"`
 	EndSeq    Seq           `json:"endSeq,omitempty"`
 	Usage     *Usage        `json:"usage,omitempty"`
 }

@@ -146,7 +146,9 @@ func (v *View) openTurn(e Event, p *TurnStart) {
 	v.clearTurn()
 	v.TurnID = e.TurnID
 	v.turns[e.TurnID] = struct{}{}
-	v.Turns = append(v.Turns, Turn{TurnID: e.TurnID, Trigger: p.Trigger, PromptID: p.PromptID, StartedAt: e.Time})
+	v.Turns = append(v.Turns, Turn{
+		TurnID: e.TurnID, Trigger: p.Trigger, PromptID: p.PromptID, StartedAt: e.Time, StartSeq: e.Seq,
+	})
 	switch {
 	case e.TurnID == "":
 		v.live = nil

@@ -143,7 +143,7 @@ func (v *View) indexTool(it *Item) {
 
 // indexBlocks finds a message of the open turn by its blocks.
 func (v *View) indexBlocks(it *Item) {
-	if v.TurnID == "" || it.TurnID != v.TurnID {
+	if v.TurnID == "" || it.TurnID != v.TurnID || it.Seq < v.Turns[len(v.Turns)-1].StartSeq {
 		return
 	}
 	for _, n := range it.Blocks {

@@ -601,25 +601,16 @@ func longLog(t testing.TB, n int) []frames.Event {
 
 // Folding costs the same per event however long the log is.
 func TestFoldingIsLinear(t *testing.T) {
-	const n = 500
-	short, long := longLog(t, n), longLog(t, 4*n)
+	const n, times = 150, 12
+	short, long := longLog(t, n), longLog(t, times*n)
 	allocs := func(es []frames.Event) float64 {
 		return testing.AllocsPerRun(1, func() { folded(t, es) })
 	}
-	if a, b := allocs(short), allocs(long); b > 4.4*a {
+	if a, b := allocs(short), allocs(long); b > 1.1*times*a {
 		t.Errorf("%v allocations for %d events, %v for %d: more than linear", a, len(short), b, len(long))
 	}
-	best := func(es []frames.Event) time.Duration {
-		least := time.Hour
-		for range 3 {
-			start := time.Now()
-			folded(t, es)
-			least = min(least, time.Since(start))
-		}
-		return least
-	}
-	if a, b := best(short), best(long); b > 10*a {
-		t.Errorf("%v for %d events, %v for %d: want about 4 times", a, len(short), b, len(long))
+	if r := ratio(times, func() { folded(t, short) }, func() { folded(t, long) }); r > 5 {
+		t.Errorf("an event costs %.1f times as much among %d as among %d", r, len(long), len(short))
 	}
 }
 
