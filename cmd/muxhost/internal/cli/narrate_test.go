@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/term"
+	"github.com/muxhost/muxhost/frames"
+)
+
+const sid = frames.SessionID("01980000-0000-7000-8000-000000000001")
+
+// story feeds payloads to a narrator as one turn's events.
+type story struct {
+	t   *testing.T
+	n   *narrator
+	out strings.Builder
+	seq frames.Seq
+}
+
+func newStory(t *testing.T, tty bool) *story {
+	s := &story{t: t}
+	p := &printer{w: &s.out, tty: tty}
+	s.n = newNarrator(p, p, term.Style{})
+	return s
+}
+
+func (s *story) event(p frames.Payload) {
+	s.t.Helper()
+	e, err := frames.NewEvent(p)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if frames.ClassOf(e.Type).Durable() {
+		s.seq++
+		e.Seq = s.seq
+	} else {
+		e.After = s.seq
+	}
+	e.Time, e.TurnID = frames.At(time.Unix(0, 0)), "t1"
+	enc, err := frames.EncodeEvent(e)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.frame(&frames.SessionEvent{SessionID: sid, Event: enc.Data})
+}
+
+func (s *story) frame(f frames.Frame) {
+	s.t.Helper()
+	if err := s.n.frame(f); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *story) has(want string) {
+	s.t.Helper()
+	if got := s.out.String(); !strings.Contains(got, want) {
+		s.t.Errorf("printed %q, want it to hold %q", got, want)
+	}
+}
+
+func call(id frames.CallID, cmd string) frames.ToolCall {
+	in, _ := json.Marshal(map[string]string{"command": cmd})
+	return frames.ToolCall{CallID: id, Name: "sh", Input: in}
+}
+
+func result(id frames.CallID, text string) frames.ToolResult {
+	return frames.ToolResult{CallID: id, Content: []frames.ContentBlock{frames.Text(text)}, Details: json.RawMessage(`{"exitCode":0}`)}
+}
+
+// A command's output is printed exactly once, whatever streamed of it.
+func TestOutputIsPrintedExactlyOnce(t *testing.T) {
+	const text = "one\ntwo\nthree\n"
+	progress := func(s *story, from, to int, text string) {
+		s.event(frames.ToolProgress{CallID: "c", From: from, To: to, Text: text})
+	}
+	for name, stream := range map[string]func(*story){
+		"nothing streamed": func(*story) {},
+		"all streamed":     func(s *story) { progress(s, 0, 1, "one\n"); progress(s, 1, 3, "two\nthree\n") },
+		"repeated":         func(s *story) { progress(s, 0, 1, "one\n"); progress(s, 0, 1, "one\n"); progress(s, 1, 2, "two\n") },
+		"a hole":           func(s *story) { progress(s, 0, 1, "one\n"); progress(s, 2, 3, "three\n") },
+		"lagging": func(s *story) {
+			progress(s, 0, 1, "one\n")
+			s.frame(&frames.SessionLive{SessionID: sid, Seq: 1, Turn: &frames.LiveTurn{TurnID: "t1", Tools: []frames.LiveTool{{CallID: "c", Text: "two\n", To: 2}}}})
+			progress(s, 2, 3, "three\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t, false)
+			s.event(call("c", "x"))
+			stream(s)
+			s.event(result("c", text))
+			if got := s.out.String(); strings.Count(got, "one\n") != 1 || !strings.Contains(got, text) {
+				t.Errorf("printed %q, want %q once", got, text)
+			}
+		})
+	}
+}
+
+// Text of a block is printed once, streamed, caught up or both.
+func TestTextIsPrintedOnce(t *testing.T) {
+	s := newStory(t, true)
+	s.event(frames.AssistantDelta{Block: 0, From: 0, To: 1, Text: "Hello "})
+	s.frame(&frames.SessionLive{SessionID: sid, Turn: &frames.LiveTurn{TurnID: "t1", Blocks: []frames.LiveBlock{{Block: 0, Kind: "assistant", Text: "Hello wide ", To: 2}}}})
+	s.event(frames.AssistantDelta{Block: 0, From: 1, To: 2, Text: "wide "})
+	s.event(frames.AssistantDelta{Block: 0, From: 2, To: 3, Text: "world"})
+	s.event(frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("Hello wide world!")}, Blocks: []int{0}})
+	if got, want := s.out.String(), "Hello wide world!\n"; got != want {
+		t.Errorf("printed %q, want %q", got, want)
+	}
+}
+
+// Nothing that an agent writes drives the terminal.
+func TestNarratorIsCleanOnATerminal(t *testing.T) {
+	s := newStory(t, true)
+	evil := "\x1b]52;c;eA==\x07\x1b[2J\u202e"
+	s.event(frames.UserMessage{Content: []frames.ContentBlock{frames.Text("u" + evil)}})
+	s.event(frames.ToolCall{CallID: "c", Name: "n" + evil, Title: "t" + evil})
+	s.event(frames.ToolProgress{CallID: "c", From: 0, To: 1, Text: "p" + evil})
+	s.event(frames.AssistantDelta{Block: 0, From: 0, To: 1, Text: "d" + evil})
+	s.event(frames.ErrorReported{Code: "x", Message: "m" + evil})
+	s.event(frames.TurnEnd{Reason: "error", Message: "e" + evil})
+	s.event(frames.AgentSpawned{ChildSessionID: frames.SessionID("id" + evil), Title: "s" + evil})
+	s.frame(&frames.AgentError{SessionID: sid, Message: "a" + evil})
+	if got := s.out.String(); strings.ContainsAny(got, "\x1b\x07\u202e") {
+		t.Errorf("printed %q", got)
+	}
+	s.has("p")
+}
+
+// A card shows the exact input, with what is hidden in it made visible.
+func TestCardShowsTheExactInput(t *testing.T) {
+	a := &frames.ApprovalRequested{ID: "a1", Tool: frames.Tool{Name: "sh"}, Input: json.RawMessage(`{"command":"rm -rf x\u202e\u001b[8m","cwd":"/tmp"}`), InputHash: "abcd1234"}
+	got := approvalCard(term.Style{}, a, lineage{names: []string{"root", "child"}, cwd: "/tmp"}, time.Unix(0, 0))
+	for _, want := range []string{"$ rm -rf x⟨U+202E⟩⟨U+001B⟩[8m", "root ▸ child", "/tmp", "abcd1234"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("card %s\nwants %q", got, want)
+		}
+	}
+}
+
+// An input with more in it than a command is shown whole, as JSON.
+func TestCardHidesNoField(t *testing.T) {
+	a := &frames.ApprovalRequested{ID: "a1", Input: json.RawMessage(`{"command":"ls","env":{"LD_PRELOAD":"evil"}}`)}
+	if got := approvalCard(term.Style{}, a, lineage{}, time.Unix(0, 0)); !strings.Contains(got, "LD_PRELOAD") {
+		t.Errorf("card %s\nhides a field", got)
+	}
+}
+
+// A command padded with newlines is folded, and the fold is told.
+func TestCardFoldsPadding(t *testing.T) {
+	in, _ := json.Marshal(map[string]string{"command": "ls" + strings.Repeat("\n", 10_000) + "rm -rf /"})
+	got := approvalCard(term.Style{}, &frames.ApprovalRequested{Input: in}, lineage{}, time.Unix(0, 0))
+	if n := strings.Count(got, "\n"); n > 60 || !strings.Contains(got, "rm -rf /") || !strings.Contains(got, "more lines") {
+		t.Errorf("%d lines, card %s", n, got)
+	}
+}
+
+func TestAnswersFromWords(t *testing.T) {
+	one := []frames.Question{{ID: "db", Options: []frames.QuestionOption{{Label: "SQLite"}, {Label: "Postgres"}}}}
+	two := append(one, frames.Question{ID: "why"})
+	for _, c := range []struct {
+		qs    []frames.Question
+		words []string
+		want  string
+	}{
+		{one, []string{"2"}, `[{"id":"db","labels":["Postgres"]}]`},
+		{one, []string{"sqlite"}, `[{"id":"db","labels":["SQLite"]}]`},
+		{one, []string{"db=1"}, `[{"id":"db","labels":["SQLite"]}]`},
+		{one, []string{"neither"}, `[{"id":"db","text":"neither"}]`},
+		{two, []string{"1", "why=because a=b"}, `[{"id":"db","labels":["SQLite"]},{"id":"why","text":"because a=b"}]`},
+	} {
+		got, err := answersFrom(c.qs, c.words)
+		b, _ := json.Marshal(got)
+		if err != nil || string(b) != c.want {
+			t.Errorf("answersFrom(%q) = %s, %v; want %s", c.words, b, err, c.want)
+		}
+	}
+	if _, err := answersFrom(two, []string{"1"}); err == nil {
+		t.Error("one answer to two questions was taken")
+	}
+}
+
+// A baseline voids the cards that it does not repeat.
+func TestDeskForgetsWhatWasSettledMeanwhile(t *testing.T) {
+	d := newDesk(&app{}, nil)
+	d.frame(&frames.ApprovalRequested{SessionID: sid, ID: "a"})
+	d.frame(&frames.QuestionRequested{SessionID: sid, ID: "q"})
+	d.frame(&frames.SessionSubscribed{SessionID: sid})
+	d.frame(&frames.QuestionRequested{SessionID: sid, ID: "q"})
+	if _, id := requestOf(d.top()); id != "q" || len(d.cards) != 1 {
+		t.Errorf("%d cards, top %q; want only q", len(d.cards), id)
+	}
+	d.frame(&frames.QuestionResolved{SessionID: sid, ID: "q"})
+	if d.top() != nil {
+		t.Error("a resolved question is still on the desk")
+	}
+}

@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muxhost/muxhost/host"
+	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/demo"
+	"github.com/muxhost/muxhost/host/agent/shell"
+	"github.com/muxhost/muxhost/store/bolt"
+)
+
+// serveFlags are those of `muxhost serve`.
+type serveFlags struct {
+	listen, name             string
+	allowHosts, allowOrigins []string
+	tlsCert, tlsKey          string
+	askTimeout               time.Duration
+	logLevel, logFormat      string
+}
+
+func newServe(a *app) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the host in the foreground",
+		Long: `Runs the host until Ctrl-C or SIGTERM, which drain: new work is refused, what is
+open stays answerable for five seconds, everything is stored, clients are told. A
+second signal ends it at once. Sessions survive either way.
+
+It listens on this machine only, unless it is given a certificate. Every client
+needs the token, which is minted into the state directory.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:7717", "address and port to listen on; port 0 takes a free one")
+	fl.StringVar(&f.name, "name", "", "what people call this host (default: the machine's name)")
+	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "further name under which clients reach it, exactly as in the Host header, such as mux.example.com (repeatable)")
+	fl.StringArrayVar(&f.allowOrigins, "allow-origin", nil, "further web origin whose pages may connect, such as https://mux.example.com (repeatable)")
+	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate file (PEM); needed to listen beyond this machine")
+	fl.StringVar(&f.tlsKey, "tls-key", "", "key file (PEM) of the certificate")
+	fl.DurationVar(&f.askTimeout, "ask-timeout", 5*time.Minute, "how long an approval waits before it rejects itself")
+	fl.StringVar(&f.logLevel, "log-level", cmp.Or(a.getenv("MUXHOST_LOG"), "info"), "debug, info, warn or error ($MUXHOST_LOG)")
+	fl.StringVar(&f.logFormat, "log-format", cmp.Or(a.getenv("MUXHOST_LOG_FORMAT"), "text"), "text or json ($MUXHOST_LOG_FORMAT)")
+	return cmd
+}
+
+// serve runs a host until a signal comes or ctx is done.
+func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
+	dir, err := a.stateDir()
+	if err != nil {
+		return err
+	}
+	cfg, err := a.hostConfig(dir, f)
+	if err != nil {
+		return err
+	}
+	if err := host.PrepareStateDir(dir); err != nil {
+		return fmt.Errorf("the state directory: %w", err)
+	}
+	db, err := openStore(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	cfg.Store = db
+	token, minted, err := host.EnsureToken(dir)
+	if err != nil {
+		return err
+	}
+	cfg.Token = token
+	h, err := host.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	ln, err := h.Listen(ctx, f.listen)
+	if err != nil {
+		return errors.Join(listenError(f.listen, err), h.Shutdown(ctx))
+	}
+	return a.serveOn(ctx, h, ln, dir, f, minted)
+}
+
+// serveOn tells where the host listens, and serves.
+func (a *app) serveOn(ctx context.Context, h *host.Host, ln net.Listener, dir string, f serveFlags, minted bool) (err error) {
+	url := listenURL(ln, f)
+	b, err := json.Marshal(hostFile{URL: url, PID: os.Getpid(), Version: version(), StartedAt: time.Now().UTC().Truncate(time.Millisecond)})
+	if err == nil {
+		err = host.WriteStateFile(dir, hostFileName, append(b, '\n'))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("tell other programs where it listens: %w", err), ln.Close(), h.Shutdown(ctx))
+	}
+	defer func() { err = errors.Join(err, host.RemoveStateFile(dir, hostFileName)) }()
+	a.greet(url, dir, minted)
+	ctx, stop := a.untilSignal(ctx)
+	defer stop()
+	return h.Serve(ctx, ln)
+}
+
+// greet prints the address to stdout, and to stderr what to type next.
+func (a *app) greet(url, dir string, minted bool) {
+	fmt.Fprintln(a.stdout, url)
+	fresh := ""
+	if minted {
+		fresh = " (new)"
+	}
+	hint := a.stateHint()
+	fmt.Fprintf(a.stderr, `muxhost %s listens on %s
+state %s, token %s%s
+
+Next, in another terminal:
+  muxhost run 'echo hello'%s           run a command once you allow it
+  muxhost run --agent demo 'show me'%s  see everything without a model
+  muxhost inbox -f%s                   answer what waits, from anywhere
+Ctrl-C ends the host; sessions stay.
+`, version(), url, dir, filepath.Join(dir, tokenFileName), fresh, hint, hint, hint)
+}
+
+// hostConfig turns flags into a configuration, without touching a file but those
+// that the flags name.
+func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
+	log, err := a.logger(f)
+	if err != nil {
+		return host.Config{}, err
+	}
+	name := f.name
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			name = "muxhost"
+		}
+	}
+	conf, err := loadTLS(f)
+	if err != nil {
+		return host.Config{}, err
+	}
+	if f.askTimeout <= 0 {
+		return host.Config{}, fail(exitUsage, "--ask-timeout is %v: it takes a positive duration, such as 5m", f.askTimeout)
+	}
+	return host.Config{
+		Drivers: []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})},
+		Name:    name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
+		AllowHosts: f.allowHosts, AllowOrigins: f.allowOrigins, TLS: conf,
+		BlobDir: filepath.Join(dir, "blobs"), AskTimeout: f.askTimeout,
+	}, nil
+}
+
+func (a *app) logger(f serveFlags) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, fail(exitUsage, "--log-level is %q: it takes debug, info, warn or error", f.logLevel)
+	}
+	opt := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(a.stderr, opt)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(a.stderr, opt)), nil
+	}
+	return nil, fail(exitUsage, "--log-format is %q: it takes text or json", f.logFormat)
+}
+
+// loadTLS reads the certificate, nil if none is named.
+func loadTLS(f serveFlags) (*tls.Config, error) {
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		return nil, fail(exitUsage, "--tls-cert and --tls-key belong together: give both or none")
+	}
+	if f.tlsCert == "" {
+		return nil, nil //nolint:nilnil // no TLS is a valid answer
+	}
+	cert, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
+	if err != nil {
+		return nil, fail(exitUsage, "the certificate: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// openStore opens the database; another host on it is named by its pid.
+func openStore(dir string) (*bolt.Store, error) {
+	db, err := bolt.Open(filepath.Join(dir, "muxhost.db"), bolt.Options{})
+	if e, ok := errors.AsType[*bolt.LockedError](err); ok {
+		return nil, fail(exitFailed, "another host, process %d, runs on %s: use it, end it with muxhost stop, or give this one another --state-dir", e.PID, dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the database: %w", err)
+	}
+	return db, nil
+}
+
+// listenError says what to do about an address that cannot be had.
+func listenError(addr string, err error) error {
+	name, port, _ := net.SplitHostPort(addr)
+	switch {
+	case errors.Is(err, host.ErrPlaintext):
+		return fail(exitUsage, "--listen %s: %w (--tls-cert, --tls-key)", addr, err)
+	case errors.Is(err, host.ErrConfig):
+		return fail(exitUsage, "--listen: %w", err)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fail(exitFailed, "port %s is in use by another program: choose a port with --listen %s, or any free one with --listen %s", port, net.JoinHostPort(name, "7718"), net.JoinHostPort(name, "0"))
+	}
+	return fmt.Errorf("--listen %s: %w", addr, err)
+}
+
+// listenURL is where programs on this machine reach the host.
+func listenURL(ln net.Listener, f serveFlags) string {
+	if f.tlsCert == "" {
+		return "http://" + ln.Addr().String()
+	}
+	if len(f.allowHosts) > 0 {
+		return "https://" + f.allowHosts[0]
+	}
+	return "https://" + ln.Addr().String()
+}
+
+// untilSignal returns a context that SIGINT or SIGTERM ends. A second signal ends
+// the program, as if by that signal.
+func (a *app) untilSignal(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case s := <-signals:
+				if n > 0 {
+					os.Exit(signalCode(s))
+				}
+				fmt.Fprintln(a.stderr, "ending; again to end at once")
+				cancel()
+			case <-done:
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		wg.Wait()
+		cancel()
+	}
+}
+
+// signalCode is the exit code of a program that a signal ended.
+func signalCode(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return exitInterrupted
+}

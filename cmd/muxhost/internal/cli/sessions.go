@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/term"
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/rpc"
+	"github.com/muxhost/muxhost/rpc/client"
+)
+
+func newLs(a *app) *cobra.Command {
+	var tree, asJSON, roots bool
+	var p rpc.ListParams
+	var state string
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List sessions, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.State, p.Roots = frames.SessionState(state), roots
+			return a.ls(cmd.Context(), p, tree, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&tree, "tree", false, "indent subagents under their parents")
+	cmd.Flags().BoolVar(&roots, "roots", false, "leave out subagents")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
+	cmd.Flags().StringVar(&state, "state", "", "only idle, running or requires-action")
+	cmd.Flags().StringVar(&p.Text, "text", "", "only sessions whose title or directory holds this")
+	cmd.Flags().StringVar(&p.Cwd, "cwd", "", "only sessions in this directory")
+	cmd.Flags().IntVarP(&p.Limit, "limit", "n", 0, "at most this many (default: all)")
+	return cmd
+}
+
+func (a *app) ls(ctx context.Context, p rpc.ListParams, tree, asJSON bool) error {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	all, err := listSessions(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		for _, s := range all {
+			if err := a.jsonLine("session", s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if tree {
+		all = treeOrder(all)
+	}
+	now := time.Now()
+	for _, s := range all {
+		indent := ""
+		if tree {
+			indent = strings.Repeat("  ", s.Depth)
+		}
+		fmt.Fprintf(a.stdout, "%s  %s  %-6s %5s  %s%s%s\n", a.line(string(s.SessionID)), a.state(s), term.Line(s.Agent), ago(now, s.UpdatedAt), indent, nameOf(s), waits(a, s))
+	}
+	return nil
+}
+
+// listSessions reads every page, or as many sessions as p.Limit says.
+func listSessions(ctx context.Context, c *client.Client, p rpc.ListParams) ([]frames.Session, error) {
+	var all []frames.Session
+	most := p.Limit
+	for {
+		p.Limit = 500
+		if most > 0 {
+			p.Limit = min(500, most-len(all))
+		}
+		var res rpc.ListResult
+		if err := c.Call(ctx, "sessions.list", p, &res); err != nil {
+			return nil, err
+		}
+		all = append(all, res.Sessions...)
+		if res.Next == "" || most > 0 && len(all) >= most {
+			return all, nil
+		}
+		p.Cursor = res.Next
+	}
+}
+
+// treeOrder puts children behind their parents.
+func treeOrder(all []frames.Session) []frames.Session {
+	children := map[frames.SessionID][]frames.Session{}
+	known := map[frames.SessionID]bool{}
+	for _, s := range all {
+		known[s.SessionID] = true
+	}
+	var out, top []frames.Session
+	for _, s := range all {
+		if known[s.ParentSessionID] {
+			children[s.ParentSessionID] = append(children[s.ParentSessionID], s)
+		} else {
+			top = append(top, s)
+		}
+	}
+	var walk func([]frames.Session)
+	walk = func(level []frames.Session) {
+		for _, s := range level {
+			out = append(out, s)
+			walk(children[s.SessionID])
+		}
+	}
+	walk(top)
+	return out
+}
+
+func (a *app) state(s frames.Session) string {
+	word := fmt.Sprintf("%-15s", a.line(string(s.State)))
+	switch s.State {
+	case frames.StateRunning:
+		return a.style.Green(word)
+	case frames.StateRequiresAction:
+		return a.style.Yellow(word)
+	}
+	return a.style.Dim(word)
+}
+
+func waits(a *app, s frames.Session) string {
+	if n := s.Pending + s.PendingBelow; n > 0 {
+		return a.style.Yellow(fmt.Sprintf("  ▲%d", n))
+	}
+	return ""
+}
+
+func newShow(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "What a session is and how it stands",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.show(cmd.Context(), args[0], asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the summary and the folded view as JSON")
+	return cmd
+}
+
+func (a *app) show(ctx context.Context, id string, asJSON bool) error {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	sid, err := resolveSession(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	var res rpc.GetResult
+	if err := c.Call(ctx, "session.get", rpc.GetParams{SessionID: sid, View: asJSON}, &res); err != nil {
+		return err
+	}
+	if asJSON {
+		return a.jsonLine("session", res)
+	}
+	s := res.Session
+	row := func(k, v string) {
+		if v != "" {
+			fmt.Fprintf(a.stdout, "%s %s\n", a.style.Dim(fmt.Sprintf("%-8s", k)), v)
+		}
+	}
+	row("session", a.line(string(s.SessionID)))
+	row("title", term.Line(s.Title))
+	row("parent", a.line(string(s.ParentSessionID)))
+	row("agent", term.Line(s.Agent))
+	row("cwd", term.Visible(s.Cwd))
+	row("state", strings.TrimSpace(a.state(s))+waits(a, s))
+	row("events", fmt.Sprint(s.Head))
+	row("created", s.CreatedAt.String())
+	row("updated", s.UpdatedAt.String())
+	for _, k := range sortedKeys(s.Labels) {
+		row("label", term.Line(k+"="+s.Labels[k]))
+	}
+	return nil
+}
+
+func newHistory(a *app) *cobra.Command {
+	var asJSON bool
+	var after int64
+	cmd := &cobra.Command{
+		Use:   "history ID",
+		Short: "The stored events of a session",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.history(cmd.Context(), args[0], after, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print events as JSON lines")
+	cmd.Flags().Int64Var(&after, "after", 0, "start after this event number")
+	return cmd
+}
+
+func (a *app) history(ctx context.Context, id string, after int64, asJSON bool) error {
+	if after < 0 {
+		return fail(exitUsage, "--after is %d: it takes the number of an event, 0 or more", after)
+	}
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	sid, err := resolveSession(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	from := frames.Seq(after)
+	for {
+		var res rpc.HistoryResult
+		if err := c.Call(ctx, "session.history", rpc.HistoryParams{SessionID: sid, After: &from, Limit: 1000}, &res); err != nil {
+			return err
+		}
+		for _, raw := range res.Events {
+			e, err := frames.DecodeEvent(raw)
+			if err != nil {
+				return err
+			}
+			if err := a.historyLine(sid, e, raw, asJSON); err != nil {
+				return err
+			}
+			from = e.Seq
+		}
+		if !res.More || len(res.Events) == 0 {
+			return nil
+		}
+	}
+}
+
+func (a *app) historyLine(sid frames.SessionID, e frames.Event, raw json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return a.jsonFrame(&frames.SessionEvent{SessionID: sid, Event: raw})
+	}
+	_, err := fmt.Fprintf(a.stdout, "%6d  %s  %-20s %s\n", e.Seq, a.style.Dim(e.Time.String()), term.Line(string(e.Type)), term.Line(firstLine(string(e.Data), 300)))
+	return err
+}
+
+// resolveSession finds a session by its id, or by the end of one.
+func resolveSession(ctx context.Context, c *client.Client, id string) (frames.SessionID, error) {
+	var res rpc.GetResult
+	err := c.Call(ctx, "session.get", rpc.GetParams{SessionID: frames.SessionID(id)}, &res)
+	if err == nil {
+		return res.Session.SessionID, nil
+	}
+	if ExitCode(err) != exitNotFound || len(id) < 4 {
+		return "", err
+	}
+	all, lerr := listSessions(ctx, c, rpc.ListParams{})
+	if lerr != nil {
+		return "", lerr
+	}
+	var found []frames.SessionID
+	for _, s := range all {
+		if strings.HasSuffix(string(s.SessionID), id) {
+			found = append(found, s.SessionID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", err
+	case 1:
+		return found[0], nil
+	}
+	return "", fail(exitUsage, "%q is the end of %d session ids: give more of it", term.Line(id), len(found))
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/rpc"
+	"github.com/muxhost/muxhost/rpc/client"
+)
+
+type tailFlags struct {
+	follow, tree, json bool
+	since              int64
+}
+
+func newTail(a *app) *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use:   "tail ID",
+		Short: "Show a session; with -f, live",
+		Long: `Prints what happened in a session, from the start or from --since, and stops at its
+present end. With -f it goes on live, through restarts of the host, until Ctrl-C.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.tail(cmd.Context(), args[0], f) },
+	}
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on live")
+	cmd.Flags().BoolVar(&f.tree, "tree", false, "with its subagents")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print frames as JSON lines")
+	cmd.Flags().Int64Var(&f.since, "since", 0, "show what came after this event number")
+	return cmd
+}
+
+func (a *app) tail(ctx context.Context, id string, f tailFlags) error {
+	if f.since < 0 {
+		return fail(exitUsage, "--since is %d: it takes the number of an event, 0 or more", f.since)
+	}
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	sid, err := resolveSession(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	sub := rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: sid, Since: new(frames.Seq(f.since))}}, Tree: f.tree}
+	res, err := c.Subscribe(ctx, sub)
+	if err != nil {
+		return err
+	}
+	return a.tailFrames(ctx, c, sid, res, f)
+}
+
+// tailFrames prints frames until the present end of every session, or for ever.
+func (a *app) tailFrames(ctx context.Context, c *client.Client, sid frames.SessionID, res rpc.SubscribeResult, f tailFlags) error {
+	behind := map[frames.SessionID]bool{}
+	for _, r := range res {
+		behind[r.SessionID] = r.Error == nil
+	}
+	n := newNarrator(a.outPrinter(), a.outPrinter(), a.style)
+	n.notes = n.out
+	n.session(sid)
+	n.rest = func(blob frames.BlobID, from int) error { return copyBlob(ctx, c, blob, int64(from), n.out) }
+	d := newDesk(a, c)
+	for fr, err := range c.Frames(ctx) {
+		if err != nil {
+			return a.followEnd(ctx, err)
+		}
+		if err := a.tailFrame(ctx, n, d, fr, f.json); err != nil {
+			return err
+		}
+		if live, ok := fr.(*frames.SessionLive); ok && !live.More {
+			delete(behind, live.SessionID)
+		}
+		if un, ok := fr.(*frames.SessionUnsubscribed); ok {
+			delete(behind, un.SessionID)
+			if un.SessionID == sid {
+				return fail(exitFailed, "session %s: %s", sid, un.Reason)
+			}
+		}
+		if len(behind) == 0 && !f.follow {
+			n.out.endLine()
+			return n.out.err
+		}
+		if n.out.err != nil {
+			return n.out.err
+		}
+	}
+	return a.followEnd(ctx, context.Cause(ctx))
+}
+
+func (a *app) tailFrame(ctx context.Context, n *narrator, d *desk, f frames.Frame, json bool) error {
+	if json {
+		return a.jsonFrame(f)
+	}
+	if err := n.frame(f); err != nil {
+		return err
+	}
+	if d.frame(f) && d.top() != nil {
+		n.out.endLine()
+		d.show(ctx, false)
+	}
+	return nil
+}
