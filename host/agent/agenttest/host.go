@@ -35,7 +35,7 @@ type Script struct {
 type Host struct {
 	script  Script
 	drivers []agent.Driver
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // the lifetime of all turns
 	cancel  context.CancelCauseFunc
 	wg      sync.WaitGroup
 

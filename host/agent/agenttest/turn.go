@@ -16,7 +16,7 @@ import (
 type turn struct {
 	s        *Session
 	id       frames.TurnID
-	ctx      context.Context // of the turn
+	ctx      context.Context //nolint:containedctx // the lifetime of the turn
 	children sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows; taken alone

@@ -53,7 +53,7 @@ type demo struct {
 	session agent.Session
 	config  Config
 	speed   float64
-	ctx     context.Context // ends when the agent is closed
+	ctx     context.Context //nolint:containedctx // ends when the agent is closed
 	cancel  context.CancelCauseFunc
 
 	mu     sync.Mutex // guards what follows

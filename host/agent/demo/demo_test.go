@@ -221,6 +221,24 @@ func TestStreamKeepsItsCountAndPace(t *testing.T) {
 	})
 }
 
+// A pause of any length ends with its turn.
+func TestPausesEndWithTheTurn(t *testing.T) {
+	for _, config := range []string{`{"speed":0.00001}`, `{"role":"stream","chunks":2,"everyMs":3600000}`} {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := open(t, 1, config, agenttest.Script{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			if _, err := s.Prompt(ctx, "show me"); err != nil {
+				t.Errorf("%s: Prompt = %v", config, err)
+			}
+			if d := time.Since(began); d != time.Second {
+				t.Errorf("%s: the turn ended after %v; want 1s, when it was cancelled", config, d)
+			}
+		})
+	}
+}
+
 // Open text stays below what the host would cut by itself.
 func TestStreamNeverLeavesTooMuchOpen(t *testing.T) {
 	_, s := open(t, 0, `{"role":"stream","chunks":40,"size":65536}`, agenttest.Script{})

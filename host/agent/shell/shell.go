@@ -83,7 +83,7 @@ type shell struct {
 	opt     Options
 	marks   *marks
 	session agent.Session
-	ctx     context.Context // ends when the agent is closed
+	ctx     context.Context //nolint:containedctx // ends when the agent is closed
 	cancel  context.CancelCauseFunc
 
 	mu     sync.Mutex // guards what follows
