@@ -81,6 +81,7 @@ func TestAllowWaitsForTheDisk(t *testing.T) {
 				t.Errorf("a late answer that does not fit = %v, want NotPending", err)
 			}
 		})
+		synctest.Wait()
 		close(stored)
 		wg.Wait()
 		got := <-done

@@ -175,6 +175,20 @@ func TestDrainKeepsOpenRequestsAnswerable(t *testing.T) {
 	})
 }
 
+// After a shutdown nothing is asked, whether the host drained before or not.
+func TestNothingIsAskedAfterShutdown(t *testing.T) {
+	tab := pending.New(pending.Config{})
+	if err := tab.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // an Ask that waits would be cancelled/abort
+	defer cancel()
+	s, err := tab.Ask(ctx, approval("r1"), &recorder{}, opened)
+	if err != nil || s.Outcome != frames.Cancelled || s.Cause != frames.CauseShutdown {
+		t.Errorf("Ask = %s/%s, %v; want cancelled/shutdown", s.Outcome, s.Cause, err)
+	}
+}
+
 // A shutdown that takes too long cuts the recorders short.
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

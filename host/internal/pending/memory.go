@@ -42,8 +42,8 @@ func (m *memory) add(now time.Time, p past) {
 	m.byID[p.id] = m.order.PushBack(&p)
 	for m.order.Len() > m.keep {
 		old := m.order.Front()
-		o := old.Value.(*past)
-		if m.order.Len() <= maxFactor*m.keep && now.Sub(o.since) <= m.keepFor {
+		o, ok := old.Value.(*past)
+		if !ok || m.order.Len() <= maxFactor*m.keep && now.Sub(o.since) <= m.keepFor {
 			return
 		}
 		m.order.Remove(old)
@@ -52,10 +52,12 @@ func (m *memory) add(now time.Time, p past) {
 }
 
 func (m *memory) find(id frames.RequestID) *past {
-	if el := m.byID[id]; el != nil {
-		return el.Value.(*past)
+	el := m.byID[id]
+	if el == nil {
+		return nil
 	}
-	return nil
+	p, _ := el.Value.(*past) // nothing else is in the list
+	return p
 }
 
 // settled returns how the request of a ended, nil if a may not know.

@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,17 +13,21 @@ import (
 // Settlements get their outcome in literals only, and none but the function
 // allow puts anything there that is not one of the outcomes that refuse.
 func TestOneProducerOfAllowingSettlements(t *testing.T) {
-	noTests := func(fi fs.FileInfo) bool { return !strings.HasSuffix(fi.Name(), "_test.go") }
-	files := token.NewFileSet()
-	pkgs, err := parser.ParseDir(files, ".", noTests, 0) //nolint:staticcheck // one folder without build tags
-	if err != nil {
-		t.Fatal(err)
+	names, err := filepath.Glob("*.go")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%d files, %v", len(names), err)
 	}
 	var producers []string
-	for _, file := range pkgs["pending"].Files {
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, decl := range file.Decls {
-			fn, ok := decl.(*ast.FuncDecl)
-			if ok && mayAllow(fn) {
+			if fn, ok := decl.(*ast.FuncDecl); ok && mayAllow(fn) {
 				producers = append(producers, fn.Name.Name)
 			}
 		}
