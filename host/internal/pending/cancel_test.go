@@ -48,8 +48,8 @@ func TestCancelledTurnSettlesAllItAsked(t *testing.T) {
 			mine = append(mine, ask(t.Context(), tab, approval(id), rec))
 			synctest.Wait()
 		}
-		ask(t.Context(), tab, in(approval("other turn"), "s1", "t2"), rec)
-		ask(t.Context(), tab, in(approval("other session"), "s2", "t1"), rec)
+		ask(t.Context(), tab, in(approval("other turn"), "s1", "t2"), &recorder{})
+		ask(t.Context(), tab, in(approval("other session"), "s2", "t1"), &recorder{})
 		synctest.Wait()
 		tab.CancelTurn(t.Context(), "s1", "t1", frames.CauseAbort)
 		for _, done := range mine {
