@@ -1,0 +1,492 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/rpc"
+	"github.com/muxhost/muxhost/rpc/client"
+)
+
+// framesOf pulls the frames of c until the test ends.
+func framesOf(t testing.TB, c *client.Client) reader {
+	next, stop := iter.Pull2(c.Frames(t.Context()))
+	t.Cleanup(stop)
+	return reader{t, func() (frames.Frame, error, bool) { f, err, ok := next(); return f, err, ok }}
+}
+
+// bubble runs a test of a client in virtual time, against a scripted host.
+func bubble(t *testing.T, script func(c *hostConn, n int), test func(t *testing.T, h *fakeHost)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newHost(t, script)) })
+}
+
+// watch subscribes a session from its first event.
+func watch(t testing.TB, c *client.Client, sid frames.SessionID) {
+	t.Helper()
+	if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: sid, Since: new(frames.Seq(0))}}}); err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+}
+
+// The token goes into the header and nowhere else; label and heartbeat are asked for.
+func TestDialSaysWhoCalls(t *testing.T) {
+	bubble(t, func(c *hostConn, _ int) { c.wait() }, func(t *testing.T, h *fakeHost) {
+		o := h.options()
+		o.TokenFunc = func(context.Context) (string, error) { return "fresh", nil }
+		o.Label, o.Heartbeat = "my phone", 30*time.Second
+		h.connect(o)
+		if got := h.header.Get("Authorization"); got != "Bearer fresh" {
+			t.Errorf("Authorization %q, want the token of TokenFunc", got)
+		}
+		if strings.Contains(h.queries[0], "fresh") || h.query("label") != "my phone" || h.query("heartbeat") != "30" {
+			t.Errorf("query %q, want label and heartbeat and no token", h.queries[0])
+		}
+	})
+}
+
+// A first connection that fails says why.
+func TestDialErrors(t *testing.T) {
+	bubble(t, func(c *hostConn, _ int) { c.wait() }, func(t *testing.T, h *fakeHost) {
+		for status, want := range map[int]error{401: client.ErrUnauthorized, 403: client.ErrUnauthorized, 503: client.ErrUnreachable, 404: client.ErrUnreachable} {
+			h.refuse(status)
+			if _, err := client.Dial(t.Context(), h.options()); !errors.Is(err, want) {
+				t.Errorf("status %d: %v, want %v", status, err, want)
+			}
+		}
+		for _, url := range []string{"", "host", "ftp://x", "http://[::1"} {
+			o := h.options()
+			o.URL = url
+			if _, err := client.Dial(t.Context(), o); !errors.Is(err, client.ErrUnreachable) {
+				t.Errorf("URL %q: %v, want ErrUnreachable", url, err)
+			}
+		}
+		h.close()
+		if _, err := client.Dial(t.Context(), h.options()); !errors.Is(err, client.ErrUnreachable) {
+			t.Errorf("no host: %v, want ErrUnreachable", err)
+		}
+	})
+}
+
+// Results and errors of calls come back typed, in whatever order they are answered.
+func TestCallsAreAnswered(t *testing.T) {
+	script := func(c *hostConn, _ int) {
+		a, _ := c.next()
+		b, _ := c.next()
+		for _, r := range []request{b, a} { // the other way round
+			if r.Method == "session.prompt" {
+				c.reply(r.ID, rpc.PromptResult{Accepted: true, PromptID: "p"})
+			} else {
+				c.fail(r.ID, rpc.Errorf(rpc.KindApprovalNotPending, "settled").With(map[string]string{"outcome": "rejected"}))
+			}
+		}
+		r, _ := c.next()
+		c.fail(r.ID, rpc.Paramsf("bad"))
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		done := make(chan error, 1)
+		h.wg.Go(func() {
+			done <- c.Respond(t.Context(), rpc.ApprovalParams{SessionID: "s", ID: "r", Outcome: frames.Rejected})
+		})
+		r, err := c.Prompt(t.Context(), rpc.PromptParams{SessionID: "s", Content: []frames.ContentBlock{frames.Text("hi")}})
+		if err != nil || r.PromptID != "p" {
+			t.Errorf("Prompt = %+v, %v", r, err)
+		}
+		e, ok := errors.AsType[*rpc.Error](<-done)
+		if !ok || e.Kind != rpc.KindApprovalNotPending || string(e.Details.(json.RawMessage)) != `{"outcome":"rejected"}` {
+			t.Errorf("Respond = %+v, want approval-not-pending with its details", e)
+		}
+		_, err = c.Create(t.Context(), rpc.CreateParams{Cwd: "/"})
+		if e, ok := errors.AsType[*client.RPCError](err); !ok || e.Code != rpc.CodeInvalidParams {
+			t.Errorf("Create = %v, want an RPCError -32602", err)
+		}
+	})
+}
+
+// When the connection breaks, a change is lost with its outcome unknown, and a
+// read is made again on the next connection.
+func TestLostCalls(t *testing.T) {
+	script := func(c *hostConn, n int) {
+		r, ok := c.next()
+		if n > 2 && ok {
+			c.reply(r.ID, rpc.ListResult{Sessions: []frames.Session{{SessionID: "s"}}})
+			c.wait()
+		}
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		_, err := c.Prompt(t.Context(), rpc.PromptParams{SessionID: "s"})
+		if lost, ok := errors.AsType[*client.LostError](err); !ok || lost.Method != "session.prompt" {
+			t.Errorf("Prompt = %v, want a LostError", err)
+		}
+		r, err := c.List(t.Context(), rpc.ListParams{})
+		if err != nil || len(r.Sessions) != 1 || h.connections() != 3 {
+			t.Errorf("List = %+v, %v after %d connections, want the answer of the third", r, err, h.connections())
+		}
+	})
+}
+
+// A call ends with its context, whether it waits for a response or a connection.
+func TestCallEndsWithItsContext(t *testing.T) {
+	bubble(t, func(c *hostConn, n int) {
+		c.wait()
+	}, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Describe(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Describe = %v, want the deadline", err)
+		}
+	})
+}
+
+// After a cut every subscription is resumed from its cursor with epoch, tree and
+// delivery, descendants by name, and what the user left out stays out.
+func TestResumeNamesEveryCursor(t *testing.T) {
+	final := rpc.Delivery{Text: "final"}
+	var second chan []rpc.SubscribeParams
+	script := func(c *hostConn, n int) {
+		if n == 1 {
+			id, _, _ := c.subscribe()
+			c.reply(id, rpc.SubscribeResult{{SessionID: "root", Head: 2, Epoch: "e1"}, {SessionID: "kid", Head: 1, Epoch: "e2"}, {SessionID: "out", Head: 0, Epoch: "e4"}})
+			for sid, since := range map[frames.SessionID]frames.Seq{"kid": 0, "out": 0} {
+				c.frame(frames.SessionAdded{SessionID: sid, Session: frames.Session{SessionID: sid, ParentSessionID: "root", RootSessionID: "root"}})
+				c.frame(frames.SessionSubscribed{SessionID: sid, Since: since, First: 1, Epoch: map[frames.SessionID]frames.Epoch{"kid": "e2", "out": "e4"}[sid]})
+			}
+			c.frame(frames.SessionSubscribed{SessionID: "root", Since: 1, Head: 2, First: 1, Epoch: "e1"})
+			c.event("root", 2)
+			c.event("kid", 1)
+			c.frame(frames.SessionAdded{SessionID: "late", Session: frames.Session{SessionID: "late", ParentSessionID: "kid", RootSessionID: "root"}})
+			c.frame(frames.SessionSubscribed{SessionID: "late", First: 1, Epoch: "e3"})
+			r, _ := c.next()
+			c.reply(r.ID, rpc.Empty{})
+			id, _, _ = c.subscribe()
+			c.reply(id, rpc.SubscribeResult{})
+			return
+		}
+		var got []rpc.SubscribeParams
+		for range 2 {
+			id, p, _ := c.subscribe()
+			got = append(got, p)
+			c.reply(id, rpc.SubscribeResult{})
+		}
+		r, _ := c.next()
+		if r.Method != "mux.unsubscribe" || string(r.Params) != `{"sessions":["out"]}` {
+			c.t.Errorf("then %s %s, want mux.unsubscribe of out", r.Method, r.Params)
+		}
+		c.reply(r.ID, rpc.Empty{})
+		second <- got
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		second = make(chan []rpc.SubscribeParams, 1) // of the bubble
+		c := h.connect(h.options())
+		if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{Delivery: &final,
+			Sessions: []rpc.SubscribeSession{{SessionID: "root", Since: new(frames.Seq(1)), Tree: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Unsubscribe(t.Context(), rpc.UnsubscribeParams{Sessions: []frames.SessionID{"out"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{Host: true}); err != nil {
+			t.Fatal(err)
+		}
+		want := []rpc.SubscribeParams{
+			{Host: true},
+			{Delivery: &final, Sessions: []rpc.SubscribeSession{
+				{SessionID: "kid", Since: new(frames.Seq(1)), Epoch: "e2"},
+				{SessionID: "late", Since: new(frames.Seq(0)), Epoch: "e3"},
+				{SessionID: "root", Since: new(frames.Seq(2)), Epoch: "e1", Tree: true},
+			}},
+		}
+		got, _ := json.Marshal(<-second)
+		if w, _ := json.Marshal(want); string(got) != string(w) {
+			t.Errorf("resumed with %s\nwant %s", got, w)
+		}
+	})
+}
+
+// Where the cursor cannot be resumed the session starts anew after a Reset; a
+// session that is gone is unsubscribed; the others go on.
+func TestResumeThatFails(t *testing.T) {
+	script := func(c *hostConn, n int) {
+		if n == 1 {
+			for range 3 {
+				id, p, _ := c.subscribe()
+				sid := p.Sessions[0].SessionID
+				c.open(id, sid, 0, 1, "old")
+				c.event(sid, 1)
+			}
+			return
+		}
+		id, p, _ := c.subscribe()
+		if len(p.Sessions) != 3 {
+			c.t.Errorf("resumed %+v, want three sessions", p)
+		}
+		c.reply(id, rpc.SubscribeResult{
+			{SessionID: "a", Error: rpc.WireErrorOf(rpc.Errorf(rpc.KindCursorExpired, "epoch"))},
+			{SessionID: "b", Error: rpc.WireErrorOf(rpc.Errorf(rpc.KindSessionNotFound, "gone"))},
+			{SessionID: "c", Head: 2, Epoch: "old"},
+		})
+		c.frame(frames.SessionSubscribed{SessionID: "c", Since: 1, Head: 2, First: 1, Epoch: "old"})
+		c.event("c", 2)
+		id, p, _ = c.subscribe()
+		if s := p.Sessions; len(s) != 1 || s[0].SessionID != "a" || *s[0].Since != 0 || s[0].Epoch != "" {
+			c.t.Errorf("subscribed again %+v, want a from 0 without an epoch", p)
+		}
+		c.open(id, "a", 0, 1, "new")
+		c.event("a", 1)
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		r := framesOf(t, c)
+		for _, sid := range []frames.SessionID{"a", "b", "c"} {
+			watch(t, c, sid)
+			r.want("subscribed "+string(sid)+" 0", "event "+string(sid)+" 1")
+		}
+		var got []string
+		for range 6 {
+			f, err := r.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, f)
+		}
+		for _, pair := range [][2]string{{"subscribed c 1", "event c 2"}, {"reset a", "subscribed a 0"}, {"subscribed a 0", "event a 1"}} {
+			if i, j := slices.Index(got, pair[0]), slices.Index(got, pair[1]); i < 0 || j < i {
+				t.Errorf("got %v, want %q before %q", got, pair[0], pair[1])
+			}
+		}
+		if !slices.Contains(got, "unsubscribed b deleted") {
+			t.Errorf("got %v, want b unsubscribed", got)
+		}
+	})
+}
+
+// When every entry of a resume fails the host names the first error only; each is
+// still dealt with.
+func TestResumeThatFailsAsAWhole(t *testing.T) {
+	script := func(c *hostConn, n int) {
+		if n == 1 {
+			for range 2 {
+				id, p, _ := c.subscribe()
+				c.open(id, p.Sessions[0].SessionID, 0, 0, "e")
+			}
+			return
+		}
+		for {
+			id, _, ok := c.subscribe()
+			if !ok {
+				return
+			}
+			c.fail(id, rpc.Errorf(rpc.KindSessionNotFound, "gone"))
+		}
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		watch(t, c, "a")
+		watch(t, c, "b")
+		framesOf(t, c).want("subscribed a 0", "subscribed b 0", "unsubscribed a deleted", "unsubscribed b deleted")
+	})
+}
+
+// A durable event that was had is dropped; one that is missing breaks the
+// connection, and the resume brings it.
+func TestGapIsTakenUpAgain(t *testing.T) {
+	script := func(c *hostConn, n int) {
+		id, p, _ := c.subscribe()
+		since := *p.Sessions[0].Since
+		c.open(id, "s", since, 3, "e")
+		if n == 1 {
+			c.event("s", 1)
+			c.event("s", 1)
+			c.event("s", 3)
+		}
+		for seq := since + 1; n > 1 && seq <= 3; seq++ {
+			c.event("s", seq)
+		}
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		watch(t, c, "s")
+		framesOf(t, c).want("subscribed s 0", "event s 1", "subscribed s 1", "event s 2", "event s 3")
+	})
+}
+
+// A host that is silent for 2.5 heartbeats is left; heartbeats keep it and are not
+// handed out.
+func TestSilentHostIsLeft(t *testing.T) {
+	var cut chan time.Duration
+	script := func(c *hostConn, n int) {
+		if n > 1 {
+			c.frame(frames.HostLive{})
+			c.wait()
+			return
+		}
+		for range 10 {
+			time.Sleep(15 * time.Second)
+			c.frame(frames.Heartbeat{TS: frames.At(time.Now())})
+		}
+		last := time.Now()
+		c.wait()
+		cut <- time.Since(last)
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		cut = make(chan time.Duration, 1) // of the bubble
+		c := h.connect(h.options())
+		framesOf(t, c).want("host/live")
+		if d := <-cut; d != 37500*time.Millisecond || h.connections() != 2 {
+			t.Errorf("left after %v on connection %d, want 37.5s", d, h.connections())
+		}
+	})
+}
+
+// Close codes say what to do: 4008 resume at once, 1001 after a while, 4001 and
+// 4029 never again.
+func TestCloseCodes(t *testing.T) {
+	for _, row := range []struct {
+		code     websocket.StatusCode
+		min, max time.Duration
+		terminal bool
+	}{
+		{4008, 0, 0, false},
+		{websocket.StatusGoingAway, 50 * time.Millisecond, 100 * time.Millisecond, false},
+		{4001, 0, 0, true},
+		{4029, 0, 0, true},
+	} {
+		script := func(c *hostConn, n int) {
+			if n > 1 {
+				c.frame(frames.HostLive{})
+				c.wait()
+				return
+			}
+			time.Sleep(time.Second)
+			_ = c.sock.Close(row.code, "because")
+		}
+		bubble(t, script, func(t *testing.T, h *fakeHost) {
+			start := time.Now()
+			c := h.connect(h.options())
+			got, err := framesOf(t, c).take()
+			d := time.Since(start) - time.Second
+			if e, ok := errors.AsType[*client.TerminalError](err); ok != row.terminal || ok && (e.Code != int(row.code) || e.Reason != "because") {
+				t.Errorf("%d: got %q, %v; want terminal %v", row.code, got, err, row.terminal)
+			}
+			if d < row.min || d > row.max {
+				t.Errorf("%d: came back after %v, want %v to %v", row.code, d, row.min, row.max)
+			}
+			if row.terminal {
+				if _, err := c.Describe(t.Context()); err == nil || h.connections() != 1 {
+					t.Errorf("%d: a later call gave %v, %d connections; want an error, 1", row.code, err, h.connections())
+				}
+			}
+		})
+	}
+}
+
+// Attempts to come back wait 100 ms, then twice as long each, up to 10 s, less up
+// to half; a refused token ends them.
+func TestBackoff(t *testing.T) {
+	bubble(t, func(c *hostConn, _ int) { time.Sleep(time.Second) }, func(t *testing.T, h *fakeHost) {
+		states := []client.State{}
+		o := h.options()
+		o.OnState = func(s client.State) { states = append(states, s) }
+		c := h.connect(o)
+		h.refuse(http.StatusServiceUnavailable)
+		time.Sleep(time.Second)
+		for i := range 12 {
+			n, start := h.connections(), time.Now()
+			for h.connections() == n {
+				time.Sleep(time.Millisecond)
+			}
+			full := min(100*time.Millisecond<<i, 10*time.Second)
+			if d := time.Since(start); d < full/2-time.Millisecond || d > full+2*time.Millisecond {
+				t.Errorf("attempt %d after %v, want %v to %v", i, d, full/2, full)
+			}
+		}
+		h.refuse(http.StatusUnauthorized)
+		if _, err := framesOf(t, c).take(); !errors.Is(err, client.ErrUnauthorized) {
+			t.Errorf("Frames ended with %v, want ErrUnauthorized", err)
+		}
+		_ = c.Close()
+		if want := []client.State{client.StateConnected, client.StateResumed, client.StateDisconnected, client.StateClosed}; !slices.Equal(states, want) {
+			t.Errorf("states %v, want %v", states, want)
+		}
+	})
+}
+
+// Close waits for everything; what is buffered is still handed out, then ErrClosed.
+func TestCloseEndsFramesAfterTheBuffer(t *testing.T) {
+	bubble(t, func(c *hostConn, _ int) {
+		c.frame(frames.HostSubscribed{})
+		c.frame(frames.HostLive{})
+		c.wait()
+	}, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		synctest.Wait()
+		_ = c.Close()
+		_ = c.Close()
+		r := framesOf(t, c)
+		r.want("host/subscribed", "host/live")
+		if _, err := r.take(); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("Frames ended with %v, want ErrClosed", err)
+		}
+	})
+}
+
+// A consumer that stops does not let the host send for ever; a call still gets its
+// answer, and afterwards every event is there.
+func TestFullBufferStopsTheHostButNotCalls(t *testing.T) {
+	const events = 400
+	title := strings.Repeat("x", 20_000)
+	var sent chan int
+	script := func(c *hostConn, _ int) {
+		id, _, _ := c.subscribe()
+		c.open(id, "s", 0, events, "e")
+		e, err := frames.NewEvent(frames.SessionRenamed{Title: title})
+		if err != nil {
+			c.t.Error(err)
+		}
+		for seq := range frames.Seq(events) {
+			e.Seq = seq + 1
+			enc, _ := frames.EncodeEvent(e)
+			if !c.write(frames.AppendSessionEvent(nil, "s", enc.Data)) {
+				return
+			}
+			sent <- int(seq)
+		}
+		r, _ := c.next()
+		c.reply(r.ID, rpc.Accepted{Accepted: true})
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		sent = make(chan int, events) // of the bubble
+		c := h.connect(h.options())
+		watch(t, c, "s")
+		synctest.Wait()
+		if n := len(sent); n >= events || n < 50 {
+			t.Errorf("the host sent %d of %d events to a client that does not read, want about 100", n, events)
+		}
+		if err := c.Respond(t.Context(), rpc.ApprovalParams{SessionID: "s", ID: "r", Outcome: frames.Rejected}); err != nil {
+			t.Errorf("Respond = %v", err)
+		}
+		r := framesOf(t, c)
+		r.want("subscribed s 0")
+		for seq := range events {
+			r.want("event s " + itoa(seq+1))
+		}
+	})
+}
