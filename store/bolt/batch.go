@@ -136,11 +136,11 @@ func (g *batch) flush() error {
 	b.FillPercent = 1
 	if g.live > 0 {
 		sealed := seal(commitName(g.no), g.value[4:])
-		must(b.Put(commitKey(g.no), sealed))
+		must(putCommit(b, g.no, sealed))
 	}
 	for no, n := range g.dead {
 		if c := g.s.state.commit(no); c.live == n {
-			must(b.Delete(commitKey(no)))
+			must(deleteCommit(b, no))
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/store"
+	"go.etcd.io/bbolt"
 )
 
 // A record is one event: u32 length of the body, u32 CRC32C over the session id
@@ -184,6 +185,47 @@ func chunkKey(sid frames.SessionID, first frames.Seq) []byte {
 
 // commitKey is the commit's number.
 func commitKey(no uint64) []byte { return binary.BigEndian.AppendUint64(nil, no) }
+
+// bigCommit is the size from which a commit gets a page of its own, as the only
+// value of a bucket within the bucket of commits. bbolt keeps at least two values
+// on a page and rewrites all of a page's, so that beside its neighbours a large
+// one would be written four times.
+const bigCommit = 1 << 10
+
+var bigKey = []byte("v")
+
+// putCommit stores a commit's value.
+func putCommit(b *bbolt.Bucket, no uint64, value []byte) error {
+	if len(value) < bigCommit {
+		return b.Put(commitKey(no), value)
+	}
+	own, err := b.CreateBucket(commitKey(no))
+	if err != nil {
+		return err
+	}
+	return own.Put(bigKey, value)
+}
+
+// getCommit returns a commit's value, nil if it is gone.
+func getCommit(b *bbolt.Bucket, no uint64) []byte {
+	key := commitKey(no)
+	if v := b.Get(key); v != nil {
+		return v
+	}
+	if own := b.Bucket(key); own != nil {
+		return own.Get(bigKey)
+	}
+	return nil
+}
+
+// deleteCommit removes a commit's value.
+func deleteCommit(b *bbolt.Bucket, no uint64) error {
+	key := commitKey(no)
+	if b.Get(key) != nil {
+		return b.Delete(key)
+	}
+	return b.DeleteBucket(key)
+}
 
 // A commit value is a sealed list of groups: session id, number of records,
 // their length in bytes, the records.

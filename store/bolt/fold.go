@@ -34,7 +34,7 @@ func (g *batch) fold() error {
 	events, size := max(foldEvents, 4*g.live), max(foldBytes, 4*g.size)
 	commits := g.tx.Bucket(bucketCommits)
 	for _, c := range st.commits {
-		gs, err := groups(c.no, commits.Get(commitKey(c.no)), false)
+		gs, err := groups(c.no, getCommit(commits, c.no), false)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (g *batch) foldLog(sid frames.SessionID, no uint64, events, size int) (n, b
 	var last []byte
 	for ; n < len(old.tail) && n < events && bytes < size; n++ {
 		p := old.tail[n]
-		value := commits.Get(commitKey(p.commit))
+		value := getCommit(commits, p.commit)
 		if uint64(p.off)+uint64(p.n) > uint64(len(value)) {
 			return 0, 0, corrupt("session %q: a record lies outside of commit %d", sid, p.commit)
 		}

@@ -217,6 +217,10 @@ func TestFlippedBitsAreNeverServed(t *testing.T) {
 			change(t, path, func(tx *bbolt.Tx) error {
 				b := tx.Bucket([]byte(bucket))
 				k, v := b.Cursor().Last()
+				if own := b.Bucket(k); own != nil {
+					b = own
+					k, v = own.Cursor().Last()
+				}
 				v = append([]byte{}, v...)
 				v[int(place*float64(len(v)))] ^= 0x10
 				return b.Put(k, v)

@@ -146,7 +146,7 @@ func (r *reader) read(tx *bbolt.Tx, seq frames.Seq) error {
 		if from := r.log.tailFirst(); seq >= from {
 			p := r.log.tail[seq-from]
 			if p.commit != lastNo {
-				lastNo, value = p.commit, commits.Get(commitKey(p.commit))
+				lastNo, value = p.commit, getCommit(commits, p.commit)
 			}
 			if value != nil {
 				if uint64(p.off)+uint64(p.n) > uint64(len(value)) {

@@ -115,12 +115,14 @@ func (st *state) load(tx *bbolt.Tx) error {
 		}
 		st.set(sid, log{head: h, folded: h.Seq, foldID: h.LastID})
 	}
-	c = tx.Bucket(bucketCommits).Cursor()
-	for k, v := c.First(); k != nil; k, v = c.Next() {
+	commits := tx.Bucket(bucketCommits)
+	c = commits.Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
 		if len(k) != 8 {
 			return corrupt("a commit's key has %d bytes, want 8", len(k))
 		}
-		if err := st.loadCommit(binary.BigEndian.Uint64(k), v); err != nil {
+		no := binary.BigEndian.Uint64(k)
+		if err := st.loadCommit(no, getCommit(commits, no)); err != nil {
 			return err
 		}
 	}
