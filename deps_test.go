@@ -42,7 +42,8 @@ var rooms = map[string][]string{
 		"frames", "store", "mux", "rpc", "host/agent", "host/internal/auth", "host/internal/blob",
 		"host/internal/pending", "host/internal/session", "github.com/google/uuid",
 	},
-	"cmd": {"*"},
+	"host/hosttest": {"frames", "github.com/coder/websocket"},
+	"cmd":           {"*"},
 }
 
 // packageFiles yields the Go files of the module's packages that are not tests.

@@ -1,0 +1,34 @@
+package host
+
+import (
+	"net/http"
+
+	"github.com/muxhost/muxhost/host/internal/auth"
+)
+
+// Handler returns the HTTP handler, to be mounted at the root of a server of the
+// embedder's own: GET /v1/ws, POST /v1/login, GET /healthz; everything else is
+// 404. A proxy in front changes Host and Origin as browsers see them: name them in
+// Config.AllowHosts and Config.AllowOrigins.
+func (h *Host) Handler() http.Handler { return h.handler }
+
+// routes builds the one handler: the perimeter is in front of every path.
+func (h *Host) routes() http.Handler {
+	m := http.NewServeMux()
+	m.Handle("GET /v1/ws", h.gate.Require(http.HandlerFunc(h.serveSocket)))
+	m.HandleFunc("POST /v1/login", h.gate.Login)
+	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		auth.Refuse(w, &auth.Refusal{Status: http.StatusNotFound, Kind: "not-found", Message: "there is nothing here; clients connect to /v1/ws"})
+	})
+	for path, allow := range map[string]string{"/v1/ws": "GET", "/v1/login": "POST", "/healthz": "GET"} {
+		m.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", allow)
+			auth.Refuse(w, &auth.Refusal{Status: http.StatusMethodNotAllowed, Kind: "bad-request", Message: "this path wants " + allow})
+		})
+	}
+	return h.gate.Perimeter(m)
+}
