@@ -221,26 +221,33 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	apply(t, turn, frames.ToolCall{CallID: "c"})
 	var wg sync.WaitGroup
 	var want strings.Builder
-	for i := range 400 {
-		text := strings.Repeat(fmt.Sprintf("%d,", i), 100)
+	type taken struct {
+		snap *frames.TurnSnapshot
+		text string
+	}
+	check := func(s taken) {
+		got := whole(slices.Collect(s.snap.Parts("s", 1, frames.MaxFrame)))
+		if got.Blocks[0].Text != s.text || got.Tools[0].Text != frames.Tail(s.text, frames.MaxProgress) {
+			t.Errorf("the snapshot after %d bytes changed", len(s.text))
+		}
+	}
+	var all []taken
+	for i := range 300 {
+		text := strings.Repeat(fmt.Sprintf("%d,", i), 300)
 		apply(t, turn,
 			frames.AssistantDelta{From: i, To: i + 1, Text: text},
 			frames.ToolProgress{CallID: "c", From: i, To: i + 1, Text: text})
 		want.WriteString(text)
-		if i%20 != 0 {
-			continue
+		if i%20 == 0 {
+			s := taken{turn.Snapshot(), want.String()}
+			all = append(all, s)
+			wg.Go(func() { check(s) })
 		}
-		s, text := turn.Snapshot(), want.String()
-		wg.Go(func() {
-			for range 3 {
-				got := whole(slices.Collect(s.Parts("s", 1, frames.MaxFrame)))
-				if got.Blocks[0].Text != text || got.Tools[0].Text != frames.Tail(text, frames.MaxProgress) {
-					t.Errorf("snapshot %d changed", i)
-				}
-			}
-		})
 	}
 	wg.Wait()
+	for _, s := range all {
+		check(s)
+	}
 }
 
 // Neighbouring deltas of one stream become one; nothing else is joined.
