@@ -182,11 +182,11 @@ func (a *actor) leave() {
 	a.retry.Stop()
 	a.idle.Stop()
 	a.m.mu.Lock()
-	deleted := a.m.dir.byID[a.id] != a.e
 	a.e.actor = nil
 	a.e.cold.Add(1)
+	silent := a.m.stopped || a.m.dir.byID[a.id] != a.e
 	a.m.mu.Unlock()
-	if !deleted {
+	if !silent {
 		_ = a.showStatus()
 		a.m.cfg.Publisher.SetLive(a.id, false)
 	}

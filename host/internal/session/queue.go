@@ -135,7 +135,7 @@ func (a *actor) steerable() bool {
 
 // offer hands the first waiting steer to the agent, one at a time.
 func (a *actor) offer() {
-	if a.steered != "" || a.ag == nil || len(a.rec.Queue) == 0 || !a.rec.Queue[0].Steer || !a.steerable() {
+	if a.steered != "" || a.ag == nil || a.turn == nil || a.turn.deaf || len(a.rec.Queue) == 0 || !a.rec.Queue[0].Steer || !a.steerable() {
 		return
 	}
 	t, ag, q := a.turn, a.ag, a.rec.Queue[0]
@@ -171,7 +171,8 @@ func (t *turn) finishSides() {
 	within(done, agent.CloseTimeout)
 }
 
-// taken notes the agent's answer to a steer.
+// taken notes the agent's answer to a steer. After one that it did not take it is
+// offered no other in this turn: none overtakes another.
 func (a *actor) taken(t *turn, q queued, err error) {
 	if a.turn != t {
 		return
@@ -180,15 +181,14 @@ func (a *actor) taken(t *turn, q queued, err error) {
 	if t.failed != nil {
 		return
 	}
-	c := &commit{turn: t.id, by: q.By, next: a.rec.clone()}
 	if err != nil {
-		if !errors.Is(err, agent.ErrNotTaken) {
+		t.deaf = true
+		if !errors.Is(err, agent.ErrNotTaken) && a.m.markOf(t) == nil {
 			a.complain("steering failed: " + err.Error())
 		}
-		a.giveUpSteers(c.next)
-		a.rec = c.next // what is on disk says that it waits, too
 		return
 	}
+	c := &commit{turn: t.id, by: q.By, next: a.rec.clone()}
 	c.add(frames.SteeringMessage{PromptID: q.ID, Content: a.contents[q.ID]})
 	c.add(frames.PromptDequeued{PromptID: q.ID, Reason: "steered"})
 	c.next.dequeue(q.ID)

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -27,7 +28,8 @@ import (
 // what it is told, and an agent whose turns are functions of the test.
 type rig struct {
 	t     *testing.T
-	store store.Store
+	store store.Store // what is on disk
+	disk  *disk       // how the manager reaches it
 	pub   *publisher
 	m     *session.Manager
 	agent *driver
@@ -70,9 +72,9 @@ func bubble(t *testing.T, f func(r *rig), tweaks ...func(*session.Config)) {
 // start makes a manager over what is stored: the host starts.
 func (r *rig) start() {
 	r.t.Helper()
-	r.pub = newPublisher()
+	r.pub, r.disk = newPublisher(), &disk{Store: r.store}
 	cfg := session.Config{
-		Store: r.store, Publisher: r.pub, Blobs: r.pub, Drivers: map[string]agent.Driver{"scripted": r.agent},
+		Store: r.disk, Publisher: r.pub, Blobs: r.pub, Drivers: map[string]agent.Driver{"scripted": r.agent},
 		DefaultAgent: "scripted", NewID: r.ids.mint, Logger: slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	r.tweak(&cfg)
@@ -91,6 +93,82 @@ func (r *rig) stop() {
 	if err := r.m.Shutdown(ctx); err != nil {
 		r.t.Error(err)
 	}
+}
+
+// crash stops the host as a power loss does: nothing more is stored. Then it
+// starts again.
+func (r *rig) crash() {
+	r.t.Helper()
+	r.disk.fail(store.ErrClosed)
+	r.stop()
+	r.start()
+}
+
+// restart stops the host in good order and starts it again.
+func (r *rig) restart() {
+	r.t.Helper()
+	r.stop()
+	r.start()
+}
+
+// disk is a store that fails when told to.
+type disk struct {
+	store.Store
+	mu      sync.Mutex
+	err     error // of every write
+	lost    error // of the next append, which is not stored
+	landed  error // of the next append, which is stored
+	blind   error // of Head
+	appends int
+}
+
+func (d *disk) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func (d *disk) Append(ctx context.Context, sid frames.SessionID, at store.Head, evs []store.Event, rows ...store.Row) (store.Head, error) {
+	d.mu.Lock()
+	d.appends++
+	err, lost, landed := d.err, d.lost, d.landed
+	d.lost, d.landed = nil, nil
+	d.mu.Unlock()
+	if err != nil || lost != nil {
+		return store.Head{}, cmp.Or(err, lost)
+	}
+	h, err := d.Store.Append(ctx, sid, at, evs, rows...)
+	if landed != nil {
+		return store.Head{}, landed
+	}
+	return h, err
+}
+
+func (d *disk) Put(ctx context.Context, rows ...store.Row) error {
+	d.mu.Lock()
+	err := d.err
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return d.Store.Put(ctx, rows...)
+}
+
+func (d *disk) Head(ctx context.Context, sid frames.SessionID) (store.Head, error) {
+	d.mu.Lock()
+	err := d.blind
+	d.mu.Unlock()
+	if err != nil {
+		return store.Head{}, err
+	}
+	return d.Store.Head(ctx, sid)
+}
+
+// set changes how the disk behaves.
+func (d *disk) set(f func(d *disk)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(d)
 }
 
 // create makes a session and returns its id.
@@ -510,3 +588,30 @@ func ask(call frames.CallID, input string) agent.Approval {
 
 // second is a moment of virtual time.
 const second = time.Second
+
+// pause waits for virtual time to pass.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// goes runs f beside the test; the bubble waits for it.
+func (r *rig) goes(f func()) {
+	var wg sync.WaitGroup
+	wg.Go(f)
+	r.t.Cleanup(wg.Wait)
+}
+
+// configure changes a session.
+func (r *rig) configure(c session.ConfigureArgs) {
+	r.t.Helper()
+	if err := r.m.Configure(r.t.Context(), c, func(s frames.Session) { r.pub.placed(s.SessionID) }); err != nil {
+		r.t.Fatalf("configure: %v", err)
+	}
+}

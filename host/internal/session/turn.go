@@ -42,6 +42,7 @@ type turn struct {
 	streams  map[streamKey]*stream
 	last     []frames.ContentBlock // of the last whole assistant message
 	failed   error                 // an append that the turn needed failed
+	deaf     bool                  // it did not take a steer
 	contexts int                   // how many of the record's contexts it took
 	outcome  *outcome              // set once the agent has ended
 	reason   frames.TurnEndReason  // how it ended; read after ended is closed

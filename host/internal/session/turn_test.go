@@ -35,15 +35,8 @@ func TestAskWaitsForAPerson(t *testing.T) {
 	bubble(t, func(r *rig) {
 		var got agent.Decision
 		r.agent.on("go", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
-			input := []byte(`{"command":"ls"}`)
-			a := ask("c1", "")
-			a.Input = input
-			done := make(chan struct{})
 			var err error
-			func() {
-				defer close(done)
-				got, err = t.Ask(ctx, a)
-			}()
+			got, err = t.Ask(ctx, ask("c1", `{"command":"ls"}`))
 			return agent.Result{}, err
 		})
 		sid := r.create(session.CreateArgs{})
