@@ -46,7 +46,7 @@ func TestTailStaysBounded(t *testing.T) {
 // Folding packs the events of a session that were written one at a time into
 // few values.
 func TestFoldPacksChunks(t *testing.T) {
-	s := openIn(t, t.TempDir(), Options{bounds: bounds{events: 1, bytes: 1, commits: 1}})
+	s := openIn(t, t.TempDir(), Options{bounds: bounds{events: 1, bytes: 1, commits: 1}, hooks: unsynced})
 	var head store.Head
 	var err error
 	const n = 200

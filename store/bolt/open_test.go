@@ -17,7 +17,7 @@ import (
 func filled(t *testing.T) (path string, head store.Head) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "db")
-	s, err := Open(path, Options{bounds: small})
+	s, err := Open(path, Options{bounds: small, hooks: unsynced})
 	if err != nil {
 		t.Fatal(err)
 	}
