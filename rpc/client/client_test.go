@@ -450,7 +450,7 @@ func TestCloseEndsFramesAfterTheBuffer(t *testing.T) {
 // A consumer that stops does not let the host send for ever; a call still gets its
 // answer, and afterwards every event is there.
 func TestFullBufferStopsTheHostButNotCalls(t *testing.T) {
-	const events = 400
+	const events = 150
 	title := strings.Repeat("x", 20_000)
 	var sent chan int
 	script := func(c *hostConn, _ int) {
@@ -488,5 +488,131 @@ func TestFullBufferStopsTheHostButNotCalls(t *testing.T) {
 		for seq := range events {
 			r.want("event s " + itoa(seq+1))
 		}
+	})
+}
+
+// A consumer that waits for a call and lets the buffer run full loses the call, not
+// the events: they are all there, once, over the next connection.
+func TestOverrunLosesTheCallAndNoEvent(t *testing.T) {
+	const events = 100
+	script := func(c *hostConn, n int) {
+		id, p, ok := c.subscribe()
+		if !ok {
+			return
+		}
+		since := *p.Sessions[0].Since
+		c.open(id, "s", since, events, "e")
+		for seq := since + 1; seq <= events; seq++ {
+			if n == 1 && seq == 2 {
+				_, _ = c.next() // the call that is never answered
+			}
+			if !c.event("s", seq) {
+				return
+			}
+		}
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		c.SetLimits(1000, 4000)
+		watch(t, c, "s")
+		if _, err := c.Describe(t.Context()); err == nil {
+			t.Error("Describe = nil, want a lost call")
+		} else if _, ok := errors.AsType[*client.LostError](err); !ok {
+			t.Errorf("Describe = %v, want a LostError", err)
+		}
+		r := framesOf(t, c)
+		r.want("subscribed s 0")
+		for seq := 1; seq <= events; seq++ {
+			got, err := r.take()
+			if strings.HasPrefix(got, "subscribed") {
+				got, err = r.take()
+			}
+			if got != "event s "+itoa(seq) || err != nil {
+				t.Fatalf("got %q, %v; want event %d", got, err, seq)
+			}
+		}
+	})
+}
+
+// A session of a tree whose log was replaced starts anew after a Reset; the base of
+// a trimmed log stands for the events before the first.
+func TestNewEpochAndBase(t *testing.T) {
+	script := func(c *hostConn, _ int) {
+		id, _, _ := c.subscribe()
+		c.open(id, "s", 0, 2, "old")
+		c.event("s", 1)
+		c.event("s", 2)
+		c.frame(frames.SessionSubscribed{SessionID: "s", Since: 0, First: 8, Head: 9, Epoch: "new", Base: []byte(`{}`)})
+		c.event("s", 8)
+		c.event("s", 9)
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		watch(t, c, "s")
+		framesOf(t, c).want("subscribed s 0", "event s 1", "event s 2", "reset s", "subscribed s 0", "event s 8", "event s 9")
+		if h.connections() != 1 {
+			t.Errorf("%d connections, want 1", h.connections())
+		}
+	})
+}
+
+// Subscribing again moves the cursor where the user says; without since it stays.
+func TestSubscribingAgainMovesTheCursor(t *testing.T) {
+	script := func(c *hostConn, _ int) {
+		for range 3 {
+			id, p, ok := c.subscribe()
+			if !ok {
+				return
+			}
+			since := frames.Seq(2) // where it stands
+			if s := p.Sessions[0].Since; s != nil {
+				since = *s
+			}
+			c.open(id, "s", since, 2, "e")
+			for seq := since + 1; seq <= 2; seq++ {
+				c.event("s", seq)
+			}
+		}
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		r := framesOf(t, c)
+		watch(t, c, "s")
+		r.want("subscribed s 0", "event s 1", "event s 2")
+		watch(t, c, "s")
+		r.want("subscribed s 0", "event s 1", "event s 2")
+		if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: "s"}}}); err != nil {
+			t.Fatal(err)
+		}
+		r.want("subscribed s 2")
+	})
+}
+
+// What is unsubscribed is not handed out any more, and not resumed.
+func TestUnsubscribedStaysAway(t *testing.T) {
+	script := func(c *hostConn, n int) {
+		if n > 1 {
+			c.frame(frames.HostLive{})
+			if r, ok := c.next(); ok {
+				c.t.Errorf("resumed with %s %s, want nothing", r.Method, r.Params)
+			}
+			return
+		}
+		id, _, _ := c.subscribe()
+		c.open(id, "s", 0, 1, "e")
+		r, _ := c.next()
+		c.reply(r.ID, rpc.Empty{})
+		c.event("s", 1)
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		watch(t, c, "s")
+		if err := c.Unsubscribe(t.Context(), rpc.UnsubscribeParams{Sessions: []frames.SessionID{"s"}}); err != nil {
+			t.Fatal(err)
+		}
+		framesOf(t, c).want("subscribed s 0", "host/live")
 	})
 }

@@ -32,9 +32,13 @@ type queue struct {
 	calls int           // guarded by mu: calls that wait for a response
 	err   error         // guarded by mu: why no more will come
 	wake  chan struct{} // guarded by mu: closed and replaced at each change
+
+	soft, hard int // softLimit and hardLimit, but in tests
 }
 
-func newQueue() *queue { return &queue{wake: make(chan struct{})} }
+func newQueue() *queue {
+	return &queue{wake: make(chan struct{}), soft: softLimit, hard: hardLimit}
+}
 
 // changed wakes whoever waits; the lock is held.
 func (q *queue) changed() {
@@ -42,10 +46,11 @@ func (q *queue) changed() {
 	q.wake = make(chan struct{})
 }
 
-// push adds a frame. It blocks while the buffer is full, unless a call waits.
-func (q *queue) push(ctx context.Context, f frames.Frame, size int) error {
+// room waits until a frame may be added. It blocks while the buffer is full,
+// unless a call waits; past the hard bound that is errOverrun.
+func (q *queue) room(ctx context.Context) error {
 	for {
-		wake, err := q.tryPush(item{f, size})
+		wake, err := q.full()
 		if wake == nil {
 			return err
 		}
@@ -57,21 +62,29 @@ func (q *queue) push(ctx context.Context, f frames.Frame, size int) error {
 	}
 }
 
-// tryPush adds it, or returns what to wait for.
-func (q *queue) tryPush(it item) (wake chan struct{}, err error) {
+// full returns what to wait for, or why waiting is of no use.
+func (q *queue) full() (wake chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.bytes < softLimit:
+	case q.bytes < q.soft:
+		return nil, nil
 	case q.calls == 0:
 		return q.wake, nil
-	case q.bytes >= hardLimit:
+	case q.bytes >= q.hard:
 		return nil, errOverrun
 	}
-	q.items = append(q.items, it)
-	q.bytes += it.size
-	q.changed()
 	return nil, nil
+}
+
+// put adds a frame. Whoever took its place in the order first asked for room, so
+// that no frame is lost between the two.
+func (q *queue) put(f frames.Frame, size int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items = append(q.items, item{f, size})
+	q.bytes += size
+	q.changed()
 }
 
 // pop takes the next frame, waiting for one; after the last one the error.

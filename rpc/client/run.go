@@ -208,17 +208,31 @@ func (c *Client) take(l *link, msg []byte) error {
 	if err != nil {
 		return fmt.Errorf("the host sent a frame that cannot be read: %w", err)
 	}
+	// Room first: a cursor that has moved over a frame must not lose it.
+	if err := c.queue.room(c.ctx); err != nil {
+		return err
+	}
 	v, err := c.book.take(f)
 	if err != nil {
 		return err
 	}
 	if v.reset {
-		if err := c.queue.push(c.ctx, &Reset{v.session}, 64); err != nil {
-			return err
-		}
+		c.queue.put(&Reset{v.session}, noticeSize)
 	}
-	if !v.pass {
-		return nil
+	if v.pass {
+		c.queue.put(f, len(msg))
 	}
-	return c.queue.push(c.ctx, f, len(msg))
+	return nil
+}
+
+// noticeSize is what a notice of the client's own counts in the buffer.
+const noticeSize = 64
+
+// notice hands out a frame that the host did not send.
+func (c *Client) notice(f frames.Frame) error {
+	if err := c.queue.room(c.ctx); err != nil {
+		return err
+	}
+	c.queue.put(f, noticeSize)
+	return nil
 }

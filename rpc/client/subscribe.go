@@ -149,10 +149,10 @@ func kindOf(e *rpc.Error) rpc.Kind {
 
 // restart subscribes a session from its first event, after a [Reset].
 func (c *Client) restart(l *link, sid frames.SessionID) error {
-	c.book.restart(sid)
-	if err := c.queue.push(c.ctx, &Reset{sid}, 64); err != nil {
+	if err := c.notice(&Reset{sid}); err != nil {
 		return err
 	}
+	c.book.restart(sid)
 	p, ok := c.book.again(sid)
 	if !ok {
 		return nil
@@ -166,6 +166,9 @@ func (c *Client) restart(l *link, sid frames.SessionID) error {
 
 // gone drops a session and tells the consumer.
 func (c *Client) gone(sid frames.SessionID, reason string) error {
+	if err := c.notice(&frames.SessionUnsubscribed{SessionID: sid, Reason: reason}); err != nil {
+		return err
+	}
 	c.book.remove(sid)
-	return c.queue.push(c.ctx, &frames.SessionUnsubscribed{SessionID: sid, Reason: reason}, 64)
+	return nil
 }
