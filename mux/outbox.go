@@ -11,12 +11,17 @@ type outbox struct {
 	gate *gate
 	arm  func() // sets the write deadline
 	max  int
-	buf  []byte // of the pool; nil between passes
+	lone []byte  // ready frames that nothing was added to yet: written from where they are
+	buf  []byte  // of lent
+	lent *[]byte // of the pool; nil while buf is not used
 	sent int64
 }
 
 // scratch lends buffers to passes, so that an idle connection holds none.
-var scratch = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+var scratch = sync.Pool{New: func() any { return new(make([]byte, 0, 4<<10)) }}
+
+// pending returns how many bytes are gathered and not written.
+func (o *outbox) pending() int { return len(o.lone) + len(o.buf) }
 
 // message adds one text message.
 func (o *outbox) message(msg []byte) error { return o.frame(finText, msg) }
@@ -34,9 +39,12 @@ func (o *outbox) frame(first byte, payload []byte) error {
 	return o.write(appendHeader(h[:0], first, len(payload)), payload)
 }
 
-// ready adds frames that have their headers already. Long runs are written from
-// where they are.
+// ready adds frames that have their headers already; they may not change.
 func (o *outbox) ready(b []byte) error {
+	if o.pending() == 0 {
+		o.lone = b
+		return nil
+	}
 	if err := o.space(len(b)); err != nil {
 		return err
 	}
@@ -47,7 +55,8 @@ func (o *outbox) ready(b []byte) error {
 	if err := o.flush(); err != nil {
 		return err
 	}
-	return o.write(b)
+	o.lone = b
+	return nil
 }
 
 // event adds one event of session sid as a frame.
@@ -60,28 +69,36 @@ func (o *outbox) event(sid frames.SessionID, overhead int, event []byte) error {
 	return nil
 }
 
-// space flushes if n more bytes would make the buffer too long.
+// space prepares buf for n more bytes, and flushes where that would be too much
+// for one write.
 func (o *outbox) space(n int) error {
-	if len(o.buf) > 0 && len(o.buf)+n > o.max {
+	if p := o.pending(); p > 0 && p+n > o.max || len(o.lone) >= o.max/4 {
 		if err := o.flush(); err != nil {
 			return err
 		}
 	}
-	if o.buf == nil {
-		o.buf = *scratch.Get().(*[]byte)
+	if o.lent == nil {
+		o.lent = scratch.Get().(*[]byte)
+		o.buf = (*o.lent)[:0]
 	}
+	o.buf = append(o.buf, o.lone...)
+	o.lone = nil
 	return nil
 }
 
 // flush writes what is gathered.
 func (o *outbox) flush() error {
-	if len(o.buf) == 0 {
+	b := o.buf
+	if o.lone != nil { // then buf is empty
+		b = o.lone
+	}
+	if len(b) == 0 {
 		return nil
 	}
-	if err := o.write(o.buf); err != nil {
+	if err := o.write(b); err != nil {
 		return err
 	}
-	o.buf = o.buf[:0]
+	o.lone, o.buf = nil, o.buf[:0]
 	return nil
 }
 
@@ -95,14 +112,11 @@ func (o *outbox) write(bufs ...[]byte) error {
 // done flushes and gives the buffer back. After an error the buffer is left to
 // the gate, which may still owe the end of a frame.
 func (o *outbox) done() error {
-	if err := o.flush(); err != nil {
-		o.buf = nil
-		return err
+	err := o.flush()
+	if err == nil && o.lent != nil && cap(o.buf) <= 2*o.max {
+		*o.lent = o.buf[:0]
+		scratch.Put(o.lent)
 	}
-	if o.buf != nil && cap(o.buf) <= 2*o.max {
-		b := o.buf[:0]
-		scratch.Put(&b)
-	}
-	o.buf = nil
-	return nil
+	o.lone, o.buf, o.lent = nil, nil, nil
+	return err
 }

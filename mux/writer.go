@@ -165,9 +165,9 @@ func (w *writer) write(it item) error {
 // Those that were not reached come first in the next pass.
 func (w *writer) events() error {
 	w.paged = false
-	start := w.out.sent + int64(len(w.out.buf))
+	start := w.out.sent + int64(w.out.pending())
 	served, rest := w.spare[:0], w.active
-	for len(rest) > 0 && w.out.sent+int64(len(w.out.buf))-start < int64(w.out.max) {
+	for len(rest) > 0 && w.out.sent+int64(w.out.pending())-start < int64(w.out.max) {
 		more, err := w.serve(rest[0])
 		if err != nil {
 			return err
@@ -211,7 +211,9 @@ func (w *writer) serve(cur *cursor) (more bool, err error) {
 		case stepLagged:
 			err = w.encoded(frames.SessionLagging{SessionID: cur.t.sid})
 		case stepLive:
-			return true, w.part(cur)
+			var k int
+			k, err = w.part(cur)
+			n += k
 		case stepWrite:
 			for _, p := range w.pieces {
 				n += len(p.b)
@@ -245,16 +247,20 @@ func (w *writer) withheld(cur *cursor, event []byte) error {
 	return w.out.event(cur.t.sid, cur.t.overhead, b)
 }
 
-// part sends one part of the open turn.
-func (w *writer) part(cur *cursor) error {
+// part sends one part of the open turn and returns its size.
+func (w *writer) part(cur *cursor) (int, error) {
 	p, last := cur.part()
-	if err := w.encoded(p); err != nil {
-		return err
+	b, err := frames.EncodeFrame(p)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.out.message(b); err != nil {
+		return 0, err
 	}
 	if last {
 		cur.goLive()
 	}
-	return nil
+	return len(b), nil
 }
 
 func (w *writer) encoded(f frames.Frame) error {

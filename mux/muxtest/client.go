@@ -117,3 +117,6 @@ func (c *Client) CloseCode() int {
 	}
 	return int(websocket.CloseStatus(c.err))
 }
+
+// Wait blocks until the socket has ended.
+func (c *Client) Wait() { c.wg.Wait() }

@@ -3,6 +3,7 @@ package muxtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -11,10 +12,8 @@ import (
 
 // Log is a [mux.Log] in memory. The zero value is empty and ready.
 type Log struct {
-	// Before, when not nil, is called at the start of each Read, without a lock.
-	Before func(ctx context.Context, sid frames.SessionID) error
-
 	mu    sync.Mutex
+	fail  error
 	logs  map[frames.SessionID]*oneLog
 	reads int
 }
@@ -56,6 +55,13 @@ func (l *Log) Trim(sid frames.SessionID, first frames.Seq, base json.RawMessage)
 	o.events, o.first, o.base = o.events[first-o.first:], first, base
 }
 
+// Fail makes Read return err from now on; nil makes it work again.
+func (l *Log) Fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
+}
+
 // Reads returns how often Read was called.
 func (l *Log) Reads() int {
 	l.mu.Lock()
@@ -65,14 +71,12 @@ func (l *Log) Reads() int {
 
 // Read implements [mux.Log].
 func (l *Log) Read(ctx context.Context, sid frames.SessionID, after frames.Seq, maxBytes int) ([]frames.Encoded, error) {
-	if l.Before != nil {
-		if err := l.Before(ctx, sid); err != nil {
-			return nil, err
-		}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reads++
+	if err := errors.Join(l.fail, ctx.Err()); err != nil {
+		return nil, err
+	}
 	o := l.of(sid)
 	if after+1 < o.first {
 		return nil, fmt.Errorf("muxtest: events of %s before %d were trimmed", sid, o.first)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -94,6 +95,33 @@ func Accept(t testing.TB, hub *mux.Hub, o mux.AcceptOptions) (*mux.Conn, *websoc
 		wg.Wait()
 	})
 	return server, client
+}
+
+// Deaf joins a client to hub that takes every byte and never says anything, not
+// even a pong.
+func Deaf(t testing.TB, hub *mux.Hub, o mux.AcceptOptions) *mux.Conn {
+	t.Helper()
+	client, server := net.Pipe()
+	r := httptest.NewRequest(http.MethodGet, "/v1/ws", nil)
+	for k, v := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+	} {
+		r.Header.Set(k, v)
+	}
+	c, err := hub.Accept(hijackable{httptest.NewRecorder(), server}, r, o)
+	if err != nil {
+		t.Fatalf("accept: %v", err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = io.Copy(io.Discard, client) })
+	wg.Go(func() { _, _ = c.Read(context.Background()) })
+	t.Cleanup(func() {
+		_ = client.Close()
+		wg.Wait()
+		<-c.Done()
+	})
+	return c
 }
 
 // Join is [Accept] with a client that reads all the time.
