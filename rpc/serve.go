@@ -146,8 +146,8 @@ func newConn(ctx context.Context, s Stream, api API, opt Options) *conn {
 		bulk:   make(chan struct{}, 1),
 		ended:  make(chan error, 1),
 	}
-	for _, s := range opt.Scopes {
-		c.rank = max(c.rank, s.rank())
+	for _, scope := range opt.Scopes {
+		c.rank = max(c.rank, scope.rank())
 	}
 	return c
 }
