@@ -9,6 +9,12 @@
 // directly, a bucket per table. The bucket "heads" has what is known of a log
 // without its tail.
 //
+// Of the layouts measured, this one is nearest to a plain file with one sync per
+// group (BenchmarkAppend, 300-byte events, a busy machine): 0.5 of its rate with
+// 1 session, about 0.5 with 64, 0.3 to 0.5 with 1000. A key per event had 0.2 with
+// 64 sessions and less than 0.1 with 1000; a large commit beside others on a page,
+// 0.4 and 0.38. Two syncs per commit, bbolt's own, are what is left.
+//
 // Every record, head, row and commit carries a CRC32C; damage is [store.ErrCorrupt],
 // never wrong bytes. A panic or a fault inside bbolt makes the store read-only, and
 // so does a commit whose last sync failed: what it wrote is in doubt until the
