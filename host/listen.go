@@ -28,7 +28,7 @@ var ErrPlaintext = errors.New("host: refusing to listen beyond this machine with
 // Without Config.TLS it takes loopback addresses only: everyone on the way could
 // read the token. It refuses before anything is opened.
 func (h *Host) Listen(ctx context.Context, addr string) (net.Listener, error) {
-	if err := checkAddr(addr, h.cfg.TLS != nil); err != nil {
+	if err := CheckListen(addr, h.cfg.TLS != nil); err != nil {
 		return nil, err
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -47,8 +47,10 @@ func (h *Host) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	return tls.NewListener(ln, conf), nil
 }
 
-// checkAddr refuses addresses beyond loopback unless they are encrypted.
-func checkAddr(addr string, encrypted bool) error {
+// CheckListen refuses what [Host.Listen] would refuse, before there is a host: an
+// address that is none ([ErrConfig]), and one beyond loopback unless encrypted
+// ([ErrPlaintext]).
+func CheckListen(addr string, encrypted bool) error {
 	name, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "" {
 		return fmt.Errorf("%w: listen address %q: want ADDRESS:PORT, such as 127.0.0.1:7717 or [::1]:7717", ErrConfig, addr)

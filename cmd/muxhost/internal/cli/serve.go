@@ -63,6 +63,8 @@ needs the token, which is minted into the state directory.`,
 
 // serve runs a host until a signal comes or ctx is done.
 func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
+	ctx, stop := a.untilSignal(ctx)
+	defer stop()
 	dir, err := a.stateDir()
 	if err != nil {
 		return err
@@ -70,6 +72,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	cfg, err := a.hostConfig(dir, f)
 	if err != nil {
 		return err
+	}
+	if err := host.CheckListen(f.listen, cfg.TLS != nil); err != nil {
+		return listenError(f.listen, err)
 	}
 	if err := host.PrepareStateDir(dir); err != nil {
 		return fmt.Errorf("the state directory: %w", err)
@@ -91,7 +96,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	}
 	ln, err := h.Listen(ctx, f.listen)
 	if err != nil {
-		return errors.Join(listenError(f.listen, err), h.Shutdown(ctx))
+		return errors.Join(listenError(f.listen, err), h.Shutdown(context.WithoutCancel(ctx)))
 	}
 	return a.serveOn(ctx, h, ln, dir, f, minted)
 }
@@ -104,12 +109,10 @@ func (a *app) serveOn(ctx context.Context, h *host.Host, ln net.Listener, dir st
 		err = host.WriteStateFile(dir, hostFileName, append(b, '\n'))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("tell other programs where it listens: %w", err), ln.Close(), h.Shutdown(ctx))
+		return errors.Join(fmt.Errorf("tell other programs where it listens: %w", err), ln.Close(), h.Shutdown(context.WithoutCancel(ctx)))
 	}
 	defer func() { err = errors.Join(err, host.RemoveStateFile(dir, hostFileName)) }()
 	a.greet(url, dir, minted)
-	ctx, stop := a.untilSignal(ctx)
-	defer stop()
 	return h.Serve(ctx, ln)
 }
 
