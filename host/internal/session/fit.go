@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
 )
 
 // Sizes in bytes.
@@ -34,7 +35,7 @@ func (m *Manager) fit(ctx context.Context, p frames.Payload) (frames.Payload, fr
 			p = d
 		}
 	}
-	e, err := frames.NewEvent(p)
+	e, err := makeEvent(p)
 	if err != nil || len(e.Data) <= maxData {
 		return p, e, err
 	}
@@ -42,10 +43,18 @@ func (m *Manager) fit(ctx context.Context, p frames.Payload) (frames.Payload, fr
 	if p, err = m.shrink(ctx, p); err != nil {
 		return nil, e, err
 	}
-	if e, err = frames.NewEvent(p); err == nil && len(e.Data) > maxData {
+	if e, err = makeEvent(p); err == nil && len(e.Data) > maxData {
 		err = fmt.Errorf("%w: event %s has %d bytes, want at most %d: keep large parts as blobs", ErrTooLarge, e.Type, size, maxData)
 	}
 	return p, e, err
+}
+
+// makeEvent encodes p; what an agent made itself travels byte for byte.
+func makeEvent(p frames.Payload) (frames.Event, error) {
+	if r, ok := p.(agent.Raw); ok {
+		return frames.Event{Type: r.Type, Data: bytes.Clone(r.Data)}, nil
+	}
+	return frames.NewEvent(p)
 }
 
 // shrink returns p with previews in place of its large parts.

@@ -25,7 +25,7 @@ func TestFailedCallChangesNothing(t *testing.T) {
 		if _, ok := errors.AsType[*session.StorageError](err); !ok || !errors.Is(err, store.ErrFull) {
 			t.Errorf("err = %v, want a StorageError of ErrFull", err)
 		}
-		if err := r.m.Create(t.Context(), session.CreateArgs{Cwd: r.dir}, nil); !errors.Is(err, store.ErrFull) {
+		if err := r.m.Create(r.t.Context(), session.CreateArgs{Cwd: r.dir}, nil); !errors.Is(err, store.ErrFull) {
 			t.Errorf("create: %v, want ErrFull", err)
 		}
 		if s, _ := r.m.Get(sid); s.Head != 1 || s.State != frames.StateIdle {
