@@ -1,6 +1,7 @@
 package mux_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -21,6 +22,7 @@ type check struct {
 	text     map[frames.SessionID]string // of the open turn's block 0
 	have     map[frames.SessionID]int
 	open     map[frames.RequestID]bool
+	views    map[frames.SessionID]*frames.View
 	answered bool
 }
 
@@ -28,6 +30,7 @@ func newCheck(t testing.TB, who string) *check {
 	return &check{
 		t: t, who: who, seq: map[frames.SessionID]frames.Seq{}, live: map[frames.SessionID]bool{},
 		text: map[frames.SessionID]string{}, have: map[frames.SessionID]int{}, open: map[frames.RequestID]bool{},
+		views: map[frames.SessionID]*frames.View{},
 	}
 }
 
@@ -37,7 +40,39 @@ func (k *check) all(ms []muxtest.Message) {
 	}
 }
 
+// fold applies m to the view of its session.
+func (k *check) fold(m muxtest.Message) {
+	var sid frames.SessionID
+	switch f := m.Frame.(type) {
+	case *frames.SessionSubscribed:
+		sid = f.SessionID
+	case *frames.SessionEvent:
+		sid = f.SessionID
+	case *frames.SessionLive:
+		sid = f.SessionID
+	case *frames.SessionLagging:
+		sid = f.SessionID
+	default:
+		return
+	}
+	if k.views[sid] == nil {
+		k.views[sid] = frames.NewView()
+	}
+	if err := k.views[sid].ApplyFrame(m.Frame); err != nil {
+		k.t.Errorf("%s: %s: fold of %.200s: %v", k.who, sid, m.Raw, err)
+	}
+}
+
+func asJSON(t testing.TB, v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Errorf("Marshal(%T): %v", v, err)
+	}
+	return string(b)
+}
+
 func (k *check) one(m muxtest.Message) {
+	k.fold(m)
 	switch f := m.Frame.(type) {
 	case nil:
 		k.answered = true
@@ -214,6 +249,17 @@ func (k *check) complete(sessions []*session) {
 		}
 		if k.text[s.sid] != s.text() || !k.live[s.sid] {
 			k.t.Errorf("%s: %s: open text %q (live %v), want %q", k.who, s.sid, k.text[s.sid], k.live[s.sid], s.text())
+		}
+		v := k.views[s.sid]
+		if v == nil {
+			k.t.Errorf("%s: %s was never subscribed", k.who, s.sid)
+			continue
+		}
+		if got, want := asJSON(k.t, v.Durable()), asJSON(k.t, s.view.Durable()); got != want {
+			k.t.Errorf("%s: %s: fold\n%s\nwant\n%s", k.who, s.sid, got, want)
+		}
+		if got, want := asJSON(k.t, v.Live()), asJSON(k.t, s.view.Live()); got != want || v.Gaps {
+			k.t.Errorf("%s: %s: open turn %s (gaps %v), want %s", k.who, s.sid, got, v.Gaps, want)
 		}
 	}
 	if len(k.open) > 0 {

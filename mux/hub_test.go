@@ -22,6 +22,7 @@ type session struct {
 	seq  frames.Seq
 	turn *frames.OpenTurn
 	to   int // chunks of block 0
+	view *frames.View
 }
 
 type world struct {
@@ -43,7 +44,7 @@ func newWorld(t testing.TB, cfg mux.Config) *world {
 
 // add makes a live session; parent may be nil.
 func (w *world) add(sid frames.SessionID, parent *session) *session {
-	s := &session{t: w.t, hub: w.hub, log: w.log, sid: sid}
+	s := &session{t: w.t, hub: w.hub, log: w.log, sid: sid, view: frames.NewView()}
 	sum := frames.Session{SessionID: sid, RootSessionID: sid, Epoch: "e1", State: frames.StateIdle, Origin: frames.OriginUser}
 	if parent != nil {
 		sum.ParentSessionID, sum.RootSessionID, sum.Origin = parent.sid, parent.sid, frames.OriginSubagent
@@ -93,6 +94,9 @@ func (s *session) publish(u mux.Update, ps ...frames.Payload) {
 			if err := s.turn.Apply(e); err != nil {
 				s.t.Fatalf("Apply(%s): %v", enc.Data, err)
 			}
+		}
+		if err := s.view.ApplyEvent(e); err != nil {
+			s.t.Fatalf("ApplyEvent(%s): %v", enc.Data, err)
 		}
 		if enc.Class.Durable() {
 			s.log.Append(s.sid, enc)
