@@ -106,6 +106,9 @@ func (b *book) subscribed(f *frames.SessionSubscribed) (verdict, error) {
 		cur.have = start
 	case cur.fresh:
 		cur.have = start
+	case f.Base != nil && cur.have > 0 && start != cur.have:
+		v.reset = true // the base replaces what was folded
+		cur.have = start
 	case start > cur.have && f.Since == 0:
 		cur.have = start
 	case start > cur.have:
@@ -277,7 +280,8 @@ func (b *book) params() (calls []rpc.SubscribeParams, left []frames.SessionID) {
 	return calls, slices.Sorted(maps.Keys(b.left))
 }
 
-// again returns the call that subscribes one session from its cursor.
+// again returns the call that subscribes one session from its cursor, and names
+// the descendants of a tree, which would start at 0 otherwise.
 func (b *book) again(sid frames.SessionID) (rpc.SubscribeParams, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -285,7 +289,13 @@ func (b *book) again(sid frames.SessionID) (rpc.SubscribeParams, bool) {
 	if cur == nil {
 		return rpc.SubscribeParams{}, false
 	}
-	return rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{cur.entry(sid)}, Delivery: cur.delivery}, true
+	p := rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{cur.entry(sid)}, Delivery: cur.delivery}
+	for below, c := range b.cursors {
+		if above, _ := b.treeAbove(below); cur.tree && above == sid && len(p.Sessions) < maxNamed {
+			p.Sessions = append(p.Sessions, c.entry(below))
+		}
+	}
+	return p, true
 }
 
 // maxNamed bounds the sessions of one call, which is one message.

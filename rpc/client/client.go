@@ -61,9 +61,7 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	if o.Heartbeat <= 0 {
-		o.Heartbeat = 15 * time.Second
-	}
+	o.Heartbeat = min(max(o.Heartbeat, 15*time.Second), 120*time.Second)
 	if o.MinBackoff <= 0 {
 		o.MinBackoff = 100 * time.Millisecond
 	}

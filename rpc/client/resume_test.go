@@ -260,3 +260,76 @@ func TestUnsubscribedStaysAway(t *testing.T) {
 		framesOf(t, c).want("subscribed s 0", "host/live")
 	})
 }
+
+// A new subscription starts where the host says it does, also when the head moved
+// after the response was made.
+func TestHeadThatMovedIsNoGap(t *testing.T) {
+	script := func(c *hostConn, _ int) {
+		id, _, _ := c.subscribe()
+		c.reply(id, rpc.SubscribeResult{{SessionID: "s", Head: 4, Epoch: "e"}})
+		c.frame(frames.SessionSubscribed{SessionID: "s", Since: 5, Head: 5, First: 1, Epoch: "e"})
+		c.event("s", 6)
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: "s"}}}); err != nil {
+			t.Fatal(err)
+		}
+		framesOf(t, c).want("subscribed s 5", "event s 6")
+		if h.connections() != 1 {
+			t.Errorf("%d connections, want 1", h.connections())
+		}
+	})
+}
+
+// A base that comes where events were had already replaces them, and says so.
+func TestBaseOverKnownEventsResets(t *testing.T) {
+	script := func(c *hostConn, _ int) {
+		id, _, _ := c.subscribe()
+		c.open(id, "s", 0, 2, "e")
+		c.event("s", 1)
+		c.event("s", 2)
+		c.frame(frames.SessionSubscribed{SessionID: "s", First: 2, Head: 2, Epoch: "e", Base: []byte(`{}`)})
+		c.event("s", 2)
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		watch(t, c, "s")
+		framesOf(t, c).want("subscribed s 0", "event s 1", "event s 2", "reset s", "subscribed s 0", "event s 2")
+	})
+}
+
+// A descendant that the user left out is not handed out again, though the host
+// subscribes it with its tree before it hears so.
+func TestLeftOutOfATreeStaysOut(t *testing.T) {
+	script := func(c *hostConn, n int) {
+		id, _, _ := c.subscribe()
+		c.open(id, "root", 0, 0, "e")
+		c.frame(frames.SessionAdded{SessionID: "out", Session: frames.Session{SessionID: "out", ParentSessionID: "root", RootSessionID: "root"}})
+		c.frame(frames.SessionSubscribed{SessionID: "out", Head: 1, First: 1, Epoch: "e"})
+		c.event("out", 1)
+		r, _ := c.next()
+		if r.Method != "mux.unsubscribe" {
+			c.t.Errorf("connection %d: then %s, want mux.unsubscribe", n, r.Method)
+		}
+		c.reply(r.ID, rpc.Empty{})
+		if n > 1 {
+			c.frame(frames.HostLive{})
+			c.wait()
+		}
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		r := framesOf(t, c)
+		if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: "root", Since: new(frames.Seq(0)), Tree: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		r.want("subscribed root 0", "host/session-added", "subscribed out 0", "event out 1")
+		if err := c.Unsubscribe(t.Context(), rpc.UnsubscribeParams{Sessions: []frames.SessionID{"out"}}); err != nil {
+			t.Fatal(err)
+		}
+		r.want("subscribed root 0", "host/session-added", "host/live")
+	})
+}
