@@ -71,6 +71,53 @@ func TestPromptAskAnswerAndLateJoin(t *testing.T) {
 	}
 }
 
+// A client that lost its connection resumes from its cursor: what happened
+// meanwhile comes once and in order, and what was settled meanwhile is not shown
+// again.
+func TestReconnectResumesFromTheCursor(t *testing.T) {
+	r := start(t, nil)
+	p, other := r.dial(canary), r.dial(canary)
+	s := r.create(p, nil)
+	subscribe(p, s.SessionID)
+	prompt(p, s.SessionID, `ask {"n":1}`)
+	var card frames.ApprovalRequested
+	if err := json.Unmarshal(p.frame(frames.ApprovalRequestedFrame).Params, &card); err != nil {
+		t.Fatal(err)
+	}
+	cursor := p.event(frames.ApprovalAskedEvent).Seq
+	_ = p.ws.CloseNow()
+	subscribe(other, s.SessionID)
+	must[rpc.Accepted](other, "approval.respond", map[string]any{"sessionId": s.SessionID, "id": card.ID, "outcome": "rejected"})
+	other.event(frames.TurnEndEvent)
+	prompt(other, s.SessionID, `ask {"n":2}`)
+	head := other.event(frames.ApprovalAskedEvent).Seq
+
+	p = r.dial(canary)
+	must[rpc.SubscribeResult](p, "mux.subscribe", map[string]any{"sessions": []any{map[string]any{"sessionId": s.SessionID, "since": cursor, "epoch": s.Epoch}}})
+	var cards []frames.RequestID
+	next := cursor + 1
+	p.until("session/live", func(m message) bool {
+		if e, ok := eventOf(t, m); ok && e.Seq > 0 {
+			if e.Seq != next {
+				t.Errorf("event %d, want %d", e.Seq, next)
+			}
+			next++
+		}
+		var c frames.ApprovalRequested
+		if m.Method == string(frames.ApprovalRequestedFrame) && json.Unmarshal(m.Params, &c) == nil {
+			cards = append(cards, c.ID)
+		}
+		return m.Method == string(frames.SessionLiveFrame)
+	})
+	if next != head+1 || len(cards) != 1 || cards[0] == card.ID {
+		t.Errorf("resumed up to %d with cards %v; want %d and the one new card", next-1, cards, head)
+	}
+	bad := map[string]any{"sessions": []any{map[string]any{"sessionId": s.SessionID, "since": 10_000}}}
+	if got := kindOf(p.call("mux.subscribe", bad)); got != "cursor-ahead" {
+		t.Errorf("a cursor beyond the head: %s", got)
+	}
+}
+
 // A response precedes every frame that its method caused, over a real socket, for
 // every method that causes frames.
 func TestResponsePrecedesItsFrames(t *testing.T) {
