@@ -49,6 +49,7 @@ type actor struct {
 	owed    []frames.Event // go with the next append
 	later   []func() error // steps that the store refused
 	limbo   *attempt       // an append whose outcome is unknown
+	stalled bool           // the next prompt could not be started
 	failing bool           // clients were told that storing fails
 	backoff time.Duration
 	retry   *time.Timer

@@ -271,9 +271,10 @@ func (a *actor) ready() error {
 // heal stores what could not be stored before, and goes on from there.
 func (a *actor) heal() error {
 	ended := a.turn != nil && a.turn.outcome != nil
-	if !a.loaded || a.limbo == nil && !ended && len(a.owed)+len(a.later) == 0 {
+	if !a.loaded || a.limbo == nil && !ended && !a.stalled && len(a.owed)+len(a.later) == 0 {
 		return nil
 	}
+	a.stalled = false
 	err := a.settleLimbo()
 	switch {
 	case err != nil:

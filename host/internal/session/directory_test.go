@@ -164,3 +164,23 @@ func TestViewIsTheFoldOfTheLog(t *testing.T) {
 		}
 	})
 }
+
+// A start with ten thousand sessions, and a list of them, read no log.
+func TestListReadsNoLog(t *testing.T) {
+	bubble(t, func(r *rig) {
+		const n = 10_000
+		for range n {
+			r.create(session.CreateArgs{})
+		}
+		r.restart()
+		ss, next, err := r.m.List(session.Filter{Text: "scripted"})
+		if err != nil || len(ss) != session.DefaultList || next == "" {
+			t.Errorf("%d sessions, next %q, %v", len(ss), next, err)
+		}
+		r.disk.set(func(d *disk) {
+			if d.reads != 0 {
+				t.Errorf("logs were read %d times", d.reads)
+			}
+		})
+	})
+}

@@ -105,6 +105,7 @@ func (a *actor) startNext() {
 		return
 	}
 	if err := a.begin(q, &start{dequeue: true}); err != nil {
+		a.stalled = true
 		a.broke(err)
 	}
 }
@@ -118,6 +119,7 @@ func (a *actor) block(q queued, why error) {
 	a.handOver(c, q.ID)
 	c.then = func() { delete(a.contents, q.ID) }
 	if err := a.commit(c); err != nil {
+		a.stalled = true
 		a.broke(err)
 		return
 	}

@@ -252,3 +252,27 @@ func TestChildsEndIsToldLater(t *testing.T) {
 		}
 	})
 }
+
+// A queued prompt whose start could not be stored starts once there is space.
+func TestQueueGoesOnAfterAFullDisk(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.agent.on("go", func(ctx context.Context, _ agent.Turn, _ agent.Prompt) (agent.Result, error) {
+			return agent.Result{}, pause(ctx, second)
+		})
+		sid := r.create(session.CreateArgs{})
+		r.prompt(sid, "go")
+		r.prompt(sid, "queued")
+		r.disk.set(func(d *disk) { d.after, d.late = 1, store.ErrFull })
+		time.Sleep(2 * second)
+		r.wait()
+		if got := said(r, sid); len(got) != 1 {
+			t.Fatalf("turns for %v, want the first only", got)
+		}
+		r.disk.set(func(d *disk) { d.err = nil })
+		time.Sleep(time.Minute)
+		r.wait()
+		if got := said(r, sid); len(got) != 2 {
+			t.Errorf("turns for %v, want both", got)
+		}
+	})
+}
