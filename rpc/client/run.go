@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -135,7 +136,7 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	})
 	switch {
 	case resp != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden):
-		return nil, fmt.Errorf("%w: %s", ErrUnauthorized, resp.Status)
+		return nil, fmt.Errorf("%w: %s", ErrUnauthorized, said(resp))
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	case sock.Subprotocol() != subprotocol:
@@ -143,6 +144,12 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 		return nil, fmt.Errorf("%w: it does not speak %s", ErrUnreachable, subprotocol)
 	}
 	return sock, nil
+}
+
+// said is the status of a refusal and the start of what the host wrote with it.
+func said(resp *http.Response) string {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // what there is of it
+	return strings.TrimSpace(resp.Status + " " + strings.ToValidUTF8(string(body), ""))
 }
 
 // endpoint returns the address of the WebSocket.
