@@ -187,7 +187,7 @@ func TestClientsThatNeverReadCostLittle(t *testing.T) {
 				t.Errorf("client %d holds %d bytes", i, n)
 			}
 		}
-		if grown := heap() - before - logged; grown > 100*(256<<10)/2 {
+		if grown := heap() - before - logged; grown > 100*(256<<10) {
 			t.Errorf("the heap grew by %d KiB over the log's for 100 stuck clients", grown>>10)
 		}
 		late := muxtest.Watch(t, stuck[7])

@@ -243,7 +243,9 @@ func (h *Hub) start(c *Conn, w want, fold json.RawMessage) started {
 		c.trees[t.sid] = *delivery
 	}
 	delete(c.left, t.sid)
-	s := started{frame: h.attach(c, t, w.since, *delivery)}
+	f, cur := h.attach(c, t, w.since, *delivery)
+	c.touch(cur) // the kept place holds it back
+	s := started{frame: f}
 	s.frame.Base = fold
 	if w.child {
 		s.added = h.addedFrame(t)
@@ -253,8 +255,9 @@ func (h *Hub) start(c *Conn, w want, fold json.RawMessage) started {
 }
 
 // attach puts a new cursor in place of c's old one and returns the cut that it
-// starts from. The caller holds the hub's lock.
-func (h *Hub) attach(c *Conn, t *topic, since *frames.Seq, d Delivery) frames.SessionSubscribed {
+// starts from. Nothing of the cursor leaves before it is touched. The caller
+// holds the hub's lock.
+func (h *Hub) attach(c *Conn, t *topic, since *frames.Seq, d Delivery) (frames.SessionSubscribed, *cursor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from := t.head
@@ -273,8 +276,7 @@ func (h *Hub) attach(c *Conn, t *topic, since *frames.Seq, d Delivery) frames.Se
 	t.open(h.cfg.RingBytes)
 	cur := &cursor{t: t, c: c, delivery: d, filter: filterOf(d), armed: -1, seq: max(from, t.first-1)}
 	c.subs[t.sid], t.subs[c] = cur, cur
-	c.touch(cur)
-	return f
+	return f, cur
 }
 
 // detach ends one subscription. The caller holds the hub's lock.

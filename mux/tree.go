@@ -45,11 +45,12 @@ func (h *Hub) follow(t *topic) {
 				_ = c.enqueue(added)
 			}
 			// A trimmed log comes only with a call: its base is read from disk.
-			f := h.attach(c, t, new(t.first-1), c.trees[sid])
+			f, cur := h.attach(c, t, new(t.first-1), c.trees[sid])
 			_ = c.enqueue(h.encode(f))
 			for _, b := range t.repeat(c) {
 				_ = c.enqueue(b)
 			}
+			c.touch(cur) // its events come after its baseline
 		}
 	}
 }
