@@ -294,3 +294,27 @@ func TestJoinAtAnyPointOfATurn(t *testing.T) {
 		}
 	})
 }
+
+// An event that was stored and never published is read from the log before the
+// next one is sent, and one that is published twice is sent once.
+func TestAHoleIsFilledFromTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mux.Config{})
+		s := w.add("s", nil)
+		conn, cl := muxtest.Join(t, w.hub, "c")
+		subscribe(t, conn, since("s", 0))
+		wantBrief(t, cl, "response", "session/subscribed", "session/live")
+		s.say(1, 1)
+		wantBrief(t, cl, "1")
+		e, lost := s.event(frames.ErrorReported{Code: "x"})
+		if err := s.view.ApplyEvent(e); err != nil {
+			t.Fatal(err)
+		}
+		w.log.Append("s", lost)
+		s.say(1, 1)
+		wantBrief(t, cl, "session/lagging", "2", "3", "session/live")
+		w.hub.Publish("s", mux.Update{Events: []frames.Encoded{lost}})
+		s.say(1, 1)
+		wantBrief(t, cl, "4")
+	})
+}
