@@ -337,3 +337,29 @@ func TestOutcomesDoNotSpendTheBudget(t *testing.T) {
 		}
 	}
 }
+
+// Started does not wait for the calls that it lets start, and large queries run one
+// at a time however much room there is.
+func TestStartedDoesNotWaitAndBulkRunsAlone(t *testing.T) {
+	for method, want := range map[string]time.Duration{"session.cancel": 2 * time.Second, "session.history": 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			api := &fakeAPI{}
+			api.on = func(ctx context.Context, _ string, _ any, _ func()) error {
+				time.Sleep(time.Second / 2) // the others are queued meanwhile
+				rpc.Started(ctx)
+				time.Sleep(time.Second / 2)
+				return nil
+			}
+			p, stop := serve(t, api, rpc.Options{})
+			start := time.Now()
+			for i := range 3 {
+				p.send(call(i, method, goodParams[method]))
+			}
+			p.wait(t, 3)
+			if d := time.Since(start); d != want {
+				t.Errorf("three calls of %s took %v, want %v", method, d, want)
+			}
+			_ = stop()
+		})
+	}
+}
