@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -44,10 +45,14 @@ func TestClientsThatAreCutAnywhereLoseNothing(t *testing.T) {
 		defer proxy.Close()
 		proxies[i] = proxy
 		recs[i] = hosttest.NewRecorder("ws://"+proxy.Addr()+"/v1/ws", w.token, roots...)
+		recs[i].Host = strings.TrimPrefix(w.srv.URL, "http://")
 		recs[i].Answer = w.answerer(uint64(i))
 		wg.Go(func() {
-			for recs[i].Dials() < dials && t.Context().Err() == nil {
-				_ = recs[i].Session(t.Context(), nil) // ends with what the proxy does to it
+			for recs[i].Dials() < dials {
+				err := recs[i].Session(t.Context(), nil) // ends with what the proxy does to it
+				if errors.Is(err, hosttest.ErrRefused) || t.Context().Err() != nil {
+					return
+				}
 			}
 		})
 	}

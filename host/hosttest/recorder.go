@@ -21,6 +21,9 @@ import (
 type Recorder struct {
 	url, token string
 
+	// Host is sent as the Host header: the host's own address, where the
+	// connection goes through a proxy.
+	Host string
 	// Answer, when set, is told of each request once per baseline, and may
 	// answer by calling the connection's Call from a goroutine of its own.
 	Answer func(c *Conn, f frames.Frame)
@@ -89,6 +92,9 @@ func (r *Recorder) fault(format string, args ...any) {
 	}
 }
 
+// ErrRefused is a handshake that the host answered with a refusal.
+var ErrRefused = errors.New("hosttest: refused")
+
 // Conn is one connection of a recorder.
 type Conn struct {
 	sock *websocket.Conn
@@ -145,11 +151,18 @@ func (c *Conn) end() {
 // Session runs one connection until it breaks, or until enough reports true
 // after a frame.
 func (r *Recorder) Session(ctx context.Context, enough func() bool) error {
-	sock, _, err := websocket.Dial(ctx, r.url, &websocket.DialOptions{
+	sock, resp, err := websocket.Dial(ctx, r.url, &websocket.DialOptions{
 		HTTPHeader:   http.Header{"Authorization": {"Bearer " + r.token}},
 		Subprotocols: []string{"muxhost.v1"},
+		Host:         r.Host,
 	})
 	if err != nil {
+		if resp != nil && resp.StatusCode >= 400 {
+			r.mu.Lock()
+			r.fault("the host refused to connect: %s", resp.Status)
+			r.mu.Unlock()
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
 		return err
 	}
 	defer sock.CloseNow()
@@ -359,4 +372,18 @@ func sessionOf(f frames.Frame) frames.SessionID {
 		return f.SessionID
 	}
 	return ""
+}
+
+// Behind returns the sessions of want that r has not received whole, or whose
+// present subscription is not live yet.
+func (r *Recorder) Behind(want map[frames.SessionID]frames.Seq) []frames.SessionID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []frames.SessionID
+	for sid, head := range want {
+		if s := r.sessions[sid]; s == nil || s.Cursor < head || !s.subscribed || s.replaying {
+			out = append(out, sid)
+		}
+	}
+	return out
 }

@@ -238,7 +238,7 @@ func (n *narrator) message(sid frames.SessionID, s *narrated, content []frames.C
 			n.write(sid, c.Text[printed:])
 		}
 	}
-	n.out.endLine()
+	n.out.endMessage()
 }
 
 // live brings streams up to the open turn as it stands.
@@ -363,6 +363,16 @@ func (p *printer) endLine() {
 		if p.open {
 			p.put("\n")
 		}
+		p.open = false
+	}
+}
+
+// endMessage ends the line of a message, wherever it goes: messages are the
+// assistant's, not bytes of a command.
+func (p *printer) endMessage() {
+	p.endLine()
+	if p.open {
+		p.put("\n")
 		p.open = false
 	}
 }
