@@ -13,12 +13,13 @@ import (
 type disk struct {
 	store.Store
 	mu     sync.Mutex
-	err    error // of every write
-	lost   error // of the next append, which is not stored
-	landed error // of the next append, which is stored
-	blind  error // of Head
-	reads  int   // of logs
-	after  int   // appends that succeed until late is the error of every write
+	err    error                   // of every write
+	lost   error                   // of the next append, which is not stored
+	landed error                   // of the next append, which is stored
+	blind  error                   // of Head
+	reads  int                     // of logs
+	before func(evs []store.Event) // called before every append
+	after  int                     // appends that succeed until late is the error of every write
 	late   error
 }
 
@@ -30,12 +31,15 @@ func (d *disk) fail(err error) {
 
 func (d *disk) Append(ctx context.Context, sid frames.SessionID, at store.Head, evs []store.Event, rows ...store.Row) (store.Head, error) {
 	d.mu.Lock()
-	err, lost, landed := d.err, d.lost, d.landed
+	err, lost, landed, before := d.err, d.lost, d.landed, d.before
 	d.lost, d.landed = nil, nil
 	if d.after--; d.after == 0 && d.late != nil {
 		d.err, d.late = d.late, nil
 	}
 	d.mu.Unlock()
+	if before != nil {
+		before(evs)
+	}
 	if err != nil || lost != nil {
 		return store.Head{}, cmp.Or(err, lost)
 	}

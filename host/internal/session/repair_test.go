@@ -18,6 +18,9 @@ func busy(r *rig) turnFunc {
 		if err := t.Emit(ctx, frames.ToolCall{CallID: "done", Name: "sh"}, frames.ToolResult{CallID: "done"}, frames.ToolCall{CallID: "c1", Name: "sh"}); err != nil {
 			return agent.Result{}, err
 		}
+		if _, err := t.Ask(ctx, agent.Approval{Call: "done", Tool: frames.Tool{Name: "free"}, Input: []byte(`{}`)}); err != nil {
+			return agent.Result{}, err
+		}
 		r.goes(func() { _, _ = t.Question(ctx, frames.Question{Question: "which?"}) })
 		_, err := t.Ask(ctx, ask("c1", `{"command":"ls"}`))
 		return agent.Result{}, err
@@ -30,7 +33,7 @@ func busy(r *rig) turnFunc {
 func TestCrashIsRepaired(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.agent.on("go", busy(r))
-		sid := r.create(session.CreateArgs{})
+		sid := r.create(session.CreateArgs{Policy: &frames.Policy{Rules: []frames.Rule{{Tool: "free", Decision: "allow"}}}})
 		r.prompt(sid, "go")
 		r.wait()
 		id := r.approvals(sid)[0].ID
@@ -83,7 +86,7 @@ func TestCrashIsRepaired(t *testing.T) {
 func TestRepairIsIdempotent(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.agent.on("go", busy(r))
-		sid := r.create(session.CreateArgs{})
+		sid := r.create(session.CreateArgs{Policy: &frames.Policy{Rules: []frames.Rule{{Tool: "free", Decision: "allow"}}}})
 		r.prompt(sid, "go")
 		r.wait()
 		r.crash()
@@ -144,6 +147,32 @@ func TestRepairIsTriedAgain(t *testing.T) {
 		r.wait()
 		if ends := every[frames.TurnEnd](r, sid); len(ends) != 2 || ends[0].Reason != frames.TurnInterrupted {
 			t.Errorf("ends %+v, want interrupted and completed", ends)
+		}
+	})
+}
+
+// A steer that no turn took before a crash becomes a turn of its own.
+func TestSteerSurvivesACrash(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.agent.on("go", hang)
+		sid := r.create(session.CreateArgs{})
+		r.prompt(sid, "go")
+		r.wait()
+		r.prompt(sid, "left", mode(frames.ModeSteer), withID("s1"))
+		r.wait()
+		r.crash()
+		r.agent.on("left", hang)
+		r.prompt(sid, "next")
+		r.wait()
+		r.cancel(sid, "", true)
+		r.wait()
+		if got := said(r, sid); len(got) != 3 || got[1] != "left" || got[2] != "next" {
+			t.Errorf("turns for %v, want go, left, next", got)
+		}
+		for _, e := range r.log(sid) {
+			if e.Type == frames.TurnStartEvent && e.TurnID == "" {
+				t.Errorf("turn %d has no id", e.Seq)
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/internal/session"
+	"github.com/muxhost/muxhost/store"
 )
 
 // spawns is a turn that starts a child for each text and waits for them.
@@ -232,4 +233,31 @@ func TestTreesAreBounded(t *testing.T) {
 			t.Errorf("%d sessions in the tree, want 3", len(ss))
 		}
 	}, func(c *session.Config) { c.MaxDepth = 2 })
+}
+
+// A child whose parent is cancelled while it is being made runs nothing.
+func TestCancelReachesAChildBeingMade(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.agent.on("go", spawns("kid"))
+		r.agent.on("kid", hang)
+		sid := r.create(session.CreateArgs{})
+		r.disk.set(func(d *disk) {
+			d.before = func(evs []store.Event) {
+				if evs[0].Type == string(frames.SessionCreatedEvent) {
+					r.cancel(sid, "", true)
+				}
+			}
+		})
+		r.prompt(sid, "go")
+		r.wait()
+		kid := r.children(sid)[0]
+		for _, s := range []frames.SessionID{kid, sid} {
+			if end := last[frames.TurnEnd](r, s); end.Reason != frames.TurnCancelled {
+				t.Errorf("%s ended %+v, want cancelled", s, end)
+			}
+		}
+		if ps := r.agent.prompts(); len(ps) != 1 {
+			t.Errorf("%d turns reached the agent, want the parent's only", len(ps))
+		}
+	})
 }

@@ -176,9 +176,10 @@ func TestAllowThatCannotBeStoredIsNone(t *testing.T) {
 		r.prompt(sid, "go")
 		r.wait()
 		r.disk.fail(store.ErrFull)
-		err := r.answer(sid, r.approvals(sid)[0].ID, frames.AllowedOnce)
-		if _, ok := errors.AsType[*pending.StorageError](err); !ok {
-			t.Errorf("answer: %v, want a StorageError", err)
+		placed := false
+		err := r.m.Answer(r.t.Context(), pending.Answer{Session: sid, ID: r.approvals(sid)[0].ID, Kind: pending.KindApproval, Outcome: frames.AllowedOnce}, func() { placed = true })
+		if _, ok := errors.AsType[*pending.StorageError](err); !ok || placed {
+			t.Errorf("answer: %v, placed %v; want a StorageError and no response", err, placed)
 		}
 		if d := <-got; d.Allowed() || d.Outcome != frames.Unavailable {
 			t.Errorf("the agent got %+v, want unavailable", d)
