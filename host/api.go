@@ -21,12 +21,13 @@ type caller struct {
 	by     *frames.By
 	scopes []rpc.Scope
 	trees  []frames.SessionID // nil does not limit
+	token  string             // its id
 }
 
 var _ rpc.API = (*caller)(nil)
 
 func newCaller(h *Host, conn *mux.Conn, who auth.Principal, opt mux.AcceptOptions) *caller {
-	c := &caller{host: h, conn: conn, by: &frames.By{ClientID: opt.ID, Label: opt.Label}, trees: opt.Trees}
+	c := &caller{host: h, conn: conn, by: &frames.By{ClientID: opt.ID, Label: opt.Label}, trees: opt.Trees, token: who.TokenID}
 	for _, s := range scopes {
 		if slices.ContainsFunc(who.Scopes, func(granted string) bool { return rpc.Scope(granted).Includes(s) }) {
 			c.scopes = append(c.scopes, s)

@@ -40,6 +40,10 @@ func (c *caller) SessionCreate(ctx context.Context, p rpc.CreateParams, r rpc.Re
 	case c.trees != nil:
 		return rpc.Errorf(rpc.KindForbidden, "this client is limited to some session trees; give parentSessionId of one of them")
 	}
+	if c.trees != nil && p.RequestID != "" {
+		// Its own names: another's would answer with a session it may not see.
+		p.RequestID = "token/" + c.token + "/" + p.RequestID
+	}
 	return c.wireError(c.host.sessions.Create(ctx, session.CreateArgs{
 		By: c.by, Agent: p.Agent, Cwd: p.Cwd, Title: p.Title, Parent: p.ParentSessionID, Config: p.Config,
 		Policy: p.Policy, Budget: p.Budget, Labels: p.Labels, RequestID: p.RequestID,

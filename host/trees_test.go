@@ -134,3 +134,20 @@ func TestListsAndInboxStayWithinTheTrees(t *testing.T) {
 		t.Errorf("grants = %+v", gs)
 	}
 }
+
+// The requestId of somebody else's create does not lead a limited client to a
+// session that it may not see; its own, given again, leads to its own session.
+func TestRequestIDsOfLimitedClientsAreTheirOwn(t *testing.T) {
+	r, admin, guest, _, mid, _, _ := limited(t)
+	theirs := r.create(admin, map[string]any{"requestId": "r1"})
+	if again := r.create(admin, map[string]any{"requestId": "r1"}); again.SessionID != theirs.SessionID {
+		t.Errorf("the same requestId made another session")
+	}
+	own := r.create(guest, map[string]any{"requestId": "r1", "parentSessionId": mid.SessionID})
+	if own.SessionID == theirs.SessionID || own.ParentSessionID != mid.SessionID {
+		t.Errorf("the guest got %+v, want a session of its own below mid", own)
+	}
+	if again := r.create(guest, map[string]any{"requestId": "r1", "parentSessionId": mid.SessionID}); again.SessionID != own.SessionID {
+		t.Errorf("the guest's own requestId made another session")
+	}
+}
