@@ -76,14 +76,19 @@ func (d *desk) top() frames.Frame {
 	return d.cards[0]
 }
 
+// unseen reports whether the oldest card was not shown yet.
+func (d *desk) unseen() bool {
+	_, id := requestOf(d.top())
+	return d.top() != nil && id != d.shown
+}
+
 // show prints the oldest card, once. Someone who can answer here is told how.
 func (d *desk) show(ctx context.Context, interact bool) {
-	top := d.top()
-	_, id := requestOf(top)
-	if top == nil || id == d.shown {
+	if !d.unseen() {
 		return
 	}
-	d.shown = id
+	top := d.top()
+	_, d.shown = requestOf(top)
 	fmt.Fprint(d.a.stderr, d.a.card(ctx, d.c, top, d.a.errStyle))
 	if interact {
 		fmt.Fprintln(d.a.stderr, " "+keys(top))
@@ -99,9 +104,9 @@ func keys(f frames.Frame) string {
 		if f.Truncated != nil {
 			return fmt.Sprintf("[yes %s] allow once, unseen parts too  [n] reject  [n WHY]", first8(f.InputHash))
 		}
-		s := "[y] allow once  [n] reject  [n WHY] reject and say why"
+		s := "[y] allow once  [n] reject  [n WHY] and say why"
 		if slices.Contains(f.Options, frames.AllowedAlways) {
-			s += "  [a] allow this exact call in this session for 8 h"
+			s += "  [a] always, here, for 8 h"
 		}
 		return s
 	case *frames.QuestionRequested:

@@ -216,7 +216,8 @@ func (w *watcher) frame(ctx context.Context, f frames.Frame) (*frames.TurnEnd, e
 	} else if err := w.n.frame(f); err != nil {
 		return nil, err
 	}
-	if w.desk.frame(f) && !w.json {
+	w.desk.frame(f)
+	if !w.json && w.desk.unseen() {
 		w.n.out.endLine()
 		w.desk.show(ctx, w.interact)
 	}

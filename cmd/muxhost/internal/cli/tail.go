@@ -68,17 +68,18 @@ func (a *app) tailFrames(ctx context.Context, c *client.Client, sid frames.Sessi
 		if err != nil {
 			return a.followEnd(ctx, err)
 		}
-		if err := a.tailFrame(ctx, n, d, fr, f.json); err != nil {
-			return err
-		}
 		if live, ok := fr.(*frames.SessionLive); ok && !live.More {
 			delete(behind, live.SessionID)
 		}
 		if un, ok := fr.(*frames.SessionUnsubscribed); ok {
 			delete(behind, un.SessionID)
 			if un.SessionID == sid {
+				n.out.endLine()
 				return fail(exitFailed, "session %s: %s", sid, un.Reason)
 			}
+		}
+		if err := a.tailFrame(ctx, n, d, fr, f.json, len(behind) == 0); err != nil {
+			return err
 		}
 		if len(behind) == 0 && !f.follow {
 			n.out.endLine()
@@ -91,14 +92,17 @@ func (a *app) tailFrames(ctx context.Context, c *client.Client, sid frames.Sessi
 	return a.followEnd(ctx, context.Cause(ctx))
 }
 
-func (a *app) tailFrame(ctx context.Context, n *narrator, d *desk, f frames.Frame, json bool) error {
+// tailFrame prints f. Cards come after the past: what waits now is below what
+// happened before.
+func (a *app) tailFrame(ctx context.Context, n *narrator, d *desk, f frames.Frame, json, live bool) error {
 	if json {
 		return a.jsonFrame(f)
 	}
 	if err := n.frame(f); err != nil {
 		return err
 	}
-	if d.frame(f) && d.top() != nil {
+	d.frame(f)
+	if live && d.unseen() {
 		n.out.endLine()
 		d.show(ctx, false)
 	}
