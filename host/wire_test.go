@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -319,7 +320,9 @@ func TestShutdownSettlesTellsAndCloses(t *testing.T) {
 	prompt(p, s.SessionID, `ask {"command":"true"}`)
 	p.frame(frames.ApprovalRequestedFrame)
 	down := make(chan error, 1)
-	go func() { down <- r.host.Shutdown(context.Background()) }()
+	var wg sync.WaitGroup
+	wg.Go(func() { down <- r.host.Shutdown(context.Background()) })
+	defer wg.Wait()
 	p.frame(frames.HostDrainingFrame)
 	if kind := kindOf(p.call("session.create", map[string]any{"cwd": r.cwd})); kind != "draining" {
 		t.Errorf("create while draining: %s", kind)
