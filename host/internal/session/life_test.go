@@ -180,9 +180,17 @@ func TestShutdownSettlesEverything(t *testing.T) {
 	bubble(t, func(r *rig) {
 		got := make(chan agent.Decision, 2)
 		r.agent.on("go", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
-			r.goes(func() { d, _ := t.Ask(ctx, ask("a", `{}`)); got <- d })
-			d, _ := t.Ask(ctx, ask("b", `{}`))
-			got <- d
+			try := func(call frames.CallID) {
+				d, _ := t.Ask(ctx, ask(call, `{}`))
+				got <- d
+				if start := time.Now(); !d.Allowed() {
+					return
+				} else if late, _ := t.Ask(ctx, ask(call, `{}`)); late.Cause != frames.CauseShutdown || time.Since(start) != 0 {
+					r.t.Errorf("an ask while draining got %+v after %v, want shutdown at once", late, time.Since(start))
+				}
+			}
+			r.goes(func() { try("a") })
+			try("b")
 			<-ctx.Done()
 			return agent.Result{}, context.Cause(ctx)
 		})

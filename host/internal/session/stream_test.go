@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -51,12 +52,14 @@ func TestDeltasAreContiguous(t *testing.T) {
 		sid := r.play(func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
 			b := t.NewBlock()
 			for i := range len(want) { // byte by byte: characters arrive in halves
-				if err := t.Text(ctx, b, want[i:i+1]); err != nil {
+				if err := errors.Join(t.Text(ctx, b, want[i:i+1]), pause(ctx, time.Duration(i%2)*time.Millisecond)); err != nil {
 					return agent.Result{}, err
 				}
 			}
 			return agent.Result{}, t.Emit(ctx, frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text(want)}, Blocks: []int{b}})
 		})
+		time.Sleep(time.Minute)
+		r.wait()
 		have, text := 0, ""
 		for _, enc := range r.pub.events(sid) {
 			if enc.Type != frames.AssistantDeltaEvent {
