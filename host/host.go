@@ -140,6 +140,14 @@ func hostID(ctx context.Context, cfg Config) (string, error) {
 // ID returns the host's id.
 func (h *Host) ID() string { return h.id }
 
+// Run keeps the host up until ctx is done, then shuts it down and returns what
+// [Host.Shutdown] says. It is for programs that serve [Host.Handler] themselves:
+// end their server after Run returned, so that clients are told first.
+func (h *Host) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return h.Shutdown(context.WithoutCancel(ctx))
+}
+
 // Shutdown ends the host and waits: clients are told `host/draining`, new work is
 // refused while what is open stays answerable for Config.DrainTimeout or until ctx
 // is done, then it is settled, turns end interrupted, all of it is appended and

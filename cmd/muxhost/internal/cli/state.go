@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/muxhost/muxhost/host"
 	"github.com/muxhost/muxhost/rpc/client"
 )
 
@@ -68,14 +68,6 @@ func readHostFile(dir string) (hostFile, error) {
 	return h, nil
 }
 
-func readToken(dir string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, tokenFileName))
-	if err != nil {
-		return "", fail(exitUnauthorized, "the host's token: %w", err)
-	}
-	return string(bytes.TrimSpace(b)), nil
-}
-
 // connect dials the host of the state directory.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	dir, err := a.stateDir()
@@ -95,9 +87,9 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 // dial connects and stays connected: after a restart the host may listen
 // elsewhere with the same token.
 func (a *app) dial(ctx context.Context, dir, url string) (*client.Client, error) {
-	token, err := readToken(dir)
+	token, err := host.LoadToken(dir)
 	if err != nil {
-		return nil, err
+		return nil, &exitError{code: exitUnauthorized, err: err}
 	}
 	return client.Dial(ctx, client.Options{URL: url, Token: token, Label: a.label()})
 }
