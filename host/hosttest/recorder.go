@@ -27,6 +27,9 @@ type Recorder struct {
 	// Answer, when set, is told of each request once per baseline, and may
 	// answer by calling the connection's Call from a goroutine of its own.
 	Answer func(c *Conn, f frames.Frame)
+	// Seen, when set, is told of each frame after it was taken in. It must not
+	// block.
+	Seen func(f frames.Frame)
 
 	mu       sync.Mutex
 	roots    []frames.SessionID
@@ -53,6 +56,13 @@ func NewRecorder(url, token string, roots ...frames.SessionID) *Recorder {
 		url: url, token: token, roots: roots,
 		sessions: map[frames.SessionID]*Record{}, open: map[frames.RequestID]frames.Frame{},
 	}
+}
+
+// Move makes later connections go to url: the host was restarted elsewhere.
+func (r *Recorder) Move(url string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.url = url
 }
 
 // Faults returns every broken promise that was noticed.
@@ -151,7 +161,10 @@ func (c *Conn) end() {
 // Session runs one connection until it breaks, or until enough reports true
 // after a frame.
 func (r *Recorder) Session(ctx context.Context, enough func() bool) error {
-	sock, resp, err := websocket.Dial(ctx, r.url, &websocket.DialOptions{
+	r.mu.Lock()
+	url := r.url
+	r.mu.Unlock()
+	sock, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		HTTPHeader:   http.Header{"Authorization": {"Bearer " + r.token}},
 		Subprotocols: []string{"muxhost.v1"},
 		Host:         r.Host,
@@ -243,13 +256,16 @@ func (r *Recorder) message(c *Conn, msg []byte) error {
 	if ask && r.Answer != nil {
 		r.Answer(c, f)
 	}
+	if r.Seen != nil {
+		r.Seen(f)
+	}
 	return nil
 }
 
 func (r *Recorder) response(c *Conn, id *int, rep reply) {
-	if id == nil || *id == 1 && rep.Error != nil {
+	if id == nil || *id == 1 {
 		r.mu.Lock()
-		r.fault("the subscription was refused: %s", rep.Error)
+		r.subscribed(rep)
 		r.mu.Unlock()
 		return
 	}
@@ -259,6 +275,24 @@ func (r *Recorder) response(c *Conn, id *int, rep reply) {
 	c.mu.Unlock()
 	if ch != nil {
 		ch <- rep
+	}
+}
+
+// subscribed checks that every entry of the subscription succeeded.
+func (r *Recorder) subscribed(rep reply) {
+	var entries []struct {
+		SessionID frames.SessionID `json:"sessionId"`
+		Error     json.RawMessage  `json:"error"`
+	}
+	if rep.Error != nil {
+		r.fault("the subscription was refused: %s", rep.Error)
+	} else if err := json.Unmarshal(rep.Result, &entries); err != nil {
+		r.fault("the subscription's result: %v", err)
+	}
+	for _, e := range entries {
+		if e.Error != nil {
+			r.fault("%s: the subscription was refused: %s", e.SessionID, e.Error)
+		}
 	}
 }
 
