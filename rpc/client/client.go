@@ -24,10 +24,13 @@ var (
 	ErrClosed = errors.New("client: closed")
 )
 
-// Options say where the host is and who calls. Only URL is required.
+// Options say where the host is and who calls. URL or URLFunc is required.
 type Options struct {
-	// URL is http://host:port, https://host:port, or ws://host:port/v1/ws.
-	URL string
+	// URL is http://host:port, https://host:port, or ws://host:port/v1/ws;
+	// URLFunc, when set, is asked for one before each connection instead: a host
+	// may listen elsewhere after a restart.
+	URL     string
+	URLFunc func(context.Context) (string, error)
 	// Token is sent as a bearer token; TokenFunc, when set, is asked for one
 	// before each connection instead.
 	Token     string

@@ -55,6 +55,21 @@ func TestDialSaysWhoCalls(t *testing.T) {
 	})
 }
 
+// The address is asked for before each connection, so a host that moved is found.
+func TestDialAsksWhereTheHostIs(t *testing.T) {
+	bubble(t, func(c *hostConn, _ int) { c.wait() }, func(t *testing.T, h *fakeHost) {
+		o := h.options()
+		url := o.URL
+		o.URL = "http://elsewhere"
+		o.URLFunc = func(context.Context) (string, error) { return url, nil }
+		h.connect(o)
+		o.URLFunc = func(context.Context) (string, error) { return "", errors.New("nowhere") }
+		if _, err := client.Dial(t.Context(), o); !errors.Is(err, client.ErrUnreachable) || !strings.Contains(err.Error(), "nowhere") {
+			t.Errorf("Dial = %v, want ErrUnreachable: nowhere", err)
+		}
+	})
+}
+
 // A first connection that fails says why.
 func TestDialErrors(t *testing.T) {
 	bubble(t, func(c *hostConn, _ int) { c.wait() }, func(t *testing.T, h *fakeHost) {

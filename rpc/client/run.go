@@ -117,7 +117,14 @@ func (c *Client) pause(attempt int) error {
 func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	addr, err := endpoint(c.opt)
+	o := c.opt
+	if o.URLFunc != nil {
+		var err error
+		if o.URL, err = o.URLFunc(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+	}
+	addr, err := endpoint(o)
 	if err != nil {
 		return nil, err
 	}

@@ -27,14 +27,14 @@ func (a *app) connectOrStart(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := readHostFile(dir)
+	_, err = readHostFile(dir)
 	if errors.Is(err, errNoHost) {
-		h, err = a.start(ctx, dir)
+		_, err = a.start(ctx, dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.dial(ctx, dir, h.URL)
+	return a.dial(ctx, dir)
 }
 
 // start runs `muxhost serve` on dir in the background and waits until it is
@@ -119,7 +119,7 @@ func (a *app) stop(ctx context.Context) error {
 		return err
 	}
 	// Only a process that answers as this host is ended, not one that got its pid.
-	c, err := a.dial(ctx, dir, h.URL)
+	c, err := a.dial(ctx, dir)
 	if err != nil {
 		return err
 	}

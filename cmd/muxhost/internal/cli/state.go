@@ -74,24 +74,28 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := readHostFile(dir)
+	_, err = readHostFile(dir)
 	if errors.Is(err, errNoHost) {
 		return nil, fail(exitUnreachable, "no host runs on %s: start one with\n  muxhost serve%s", dir, a.stateHint())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.dial(ctx, dir, h.URL)
+	return a.dial(ctx, dir)
 }
 
-// dial connects and stays connected: after a restart the host may listen
-// elsewhere with the same token.
-func (a *app) dial(ctx context.Context, dir, url string) (*client.Client, error) {
+// dial connects, and stays connected to whatever host runs on dir: after a
+// restart it may listen elsewhere, with the same token.
+func (a *app) dial(ctx context.Context, dir string) (*client.Client, error) {
 	token, err := host.LoadToken(dir)
 	if err != nil {
 		return nil, &exitError{code: exitUnauthorized, err: err}
 	}
-	return client.Dial(ctx, client.Options{URL: url, Token: token, Label: a.label()})
+	where := func(context.Context) (string, error) {
+		h, err := readHostFile(dir)
+		return h.URL, err
+	}
+	return client.Dial(ctx, client.Options{URLFunc: where, Token: token, Label: a.label()})
 }
 
 // stateHint repeats --state-dir where it was given.
