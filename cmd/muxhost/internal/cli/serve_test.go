@@ -125,7 +125,7 @@ func TestServeTellsWhereItListensAndCleansUp(t *testing.T) {
 			t.Errorf("%s: %v, %v; want mode %v", name, info, err, want)
 		}
 	}
-	c, err := s.a.dial(t.Context(), dir, h.URL)
+	c, err := s.a.dial(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
