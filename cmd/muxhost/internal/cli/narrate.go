@@ -183,8 +183,9 @@ func (n *narrator) toolCall(sid frames.SessionID, s *narrated, p *frames.ToolCal
 
 // toolResult prints what of the output has not streamed, then how it ended.
 func (n *narrator) toolResult(sid frames.SessionID, s *narrated, p *frames.ToolResult) error {
-	st := stOf(s.calls, p.CallID)
-	if err := n.remainder(sid, st, p); err != nil {
+	if st := stOf(s.calls, p.CallID); ofTheHost(p) && st.have == 0 {
+		n.note(sid, n.style.Dim(n.text(textOf(p.Content))))
+	} else if err := n.remainder(sid, st, p); err != nil {
 		return err
 	}
 	mark, end := n.style.Green("✓"), ""
@@ -193,6 +194,13 @@ func (n *narrator) toolResult(sid frames.SessionID, s *narrated, p *frames.ToolR
 	}
 	n.note(sid, mark+" "+s.names[p.CallID]+end+n.style.Dim(" "+(time.Duration(p.DurationMs)*time.Millisecond).String()))
 	return nil
+}
+
+// ofTheHost reports whether a result's text says why there is no output, rather
+// than being the output of a command.
+func ofTheHost(p *frames.ToolResult) bool {
+	_, exited := exitCode(p.Details)
+	return p.IsError && p.ErrorCode != "" && p.ErrorCode != "exit" && !exited
 }
 
 // remainder prints the end of a command's output that did not stream.

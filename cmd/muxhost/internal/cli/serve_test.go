@@ -143,7 +143,7 @@ func TestServeTellsWhereItListensAndCleansUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err = again.a.dial(t.Context(), dir, h.URL)
+	c, err = again.a.dial(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
