@@ -226,7 +226,7 @@ func TestTokenIsNowhereButInItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.a.dial(t.Context(), dir, h.URL)
+	c, err := s.a.dial(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
