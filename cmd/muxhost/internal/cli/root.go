@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,6 +52,8 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Run the coding agents of this machine; watch and steer them from anywhere",
 		Long: `muxhost runs the coding agents of this machine and lets any number of people and
 programs watch and steer them. Start with: muxhost serve`,
+		Args:          noSuchVerb,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -79,8 +82,22 @@ programs watch and steer them. Start with: muxhost serve`,
 		newServe(a), newRun(a), newLs(a), newShow(a), newTail(a), newHistory(a), newSend(a), newCancel(a),
 		newInbox(a), newApprove(a), newReject(a), newAnswer(a), newWait(a), newRPC(a), newStatus(a), newStop(a), newVersion(a),
 	)
-	usageErrors(root)
+	for _, c := range root.Commands() {
+		usageErrors(c)
+	}
 	return root
+}
+
+// noSuchVerb refuses words that are no verb, and names those that are like them.
+func noSuchVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see muxhost --help"
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		hint = "did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return fail(exitUsage, "no verb %q: %s", term.Line(args[0]), hint)
 }
 
 // usageErrors makes wrong arguments exit with the code of wrong usage.

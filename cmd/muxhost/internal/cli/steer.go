@@ -66,11 +66,13 @@ func (a *app) send(ctx context.Context, id, text string, mode frames.PromptMode,
 		return a.jsonLine("prompt", res)
 	}
 	what := "started"
-	if res.Queued {
-		what = "queued"
-	}
-	if mode == frames.ModeInject {
+	switch {
+	case mode == frames.ModeInject:
 		what = "added"
+	case mode == frames.ModeSteer:
+		what = "handed over"
+	case res.Queued:
+		what = "queued"
 	}
 	fmt.Fprintln(a.stdout, strings.TrimSpace(what+" "+a.line(string(res.TurnID))))
 	return nil
