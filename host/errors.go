@@ -125,8 +125,10 @@ func translatePending(err error) error {
 // translateStorage hides what the disk said; that is for the log.
 func translateStorage(err error) (out error, secret bool) {
 	_, ofSession := errors.AsType[*session.StorageError](err)
-	_, ofPending := errors.AsType[*pending.StorageError](err)
+	answer, ofPending := errors.AsType[*pending.StorageError](err)
 	switch {
+	case ofPending && answer.Stands:
+		return rpc.Errorf(rpc.KindStorageFailed, "the answer took effect, but it could not be stored yet; the host tries again, and its log says why"), true
 	case errors.Is(err, store.ErrFull), errors.Is(err, blob.ErrQuota):
 		return rpc.Errorf(rpc.KindStorageFailed, "no space is left, nothing changed; free some on the host and try again"), true
 	case ofPending:

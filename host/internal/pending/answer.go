@@ -32,13 +32,13 @@ type Answer struct {
 // answer is recorded, or, if somebody was first, until the winner's decision is
 // final. Once the answer has won, the end of ctx does not undo it.
 //
-// placed, which may be nil, is called once before anything of the decision is
-// published, and only if the answer stands: it puts the response in place.
+// placed, which may be nil, is called once the answer is durable and before
+// anything of it is published, and only then: it puts the response in place.
 //
 // Errors: *NotPendingError, *HashMismatchError and *InvalidAnswerError change
-// nothing; *StorageError means that an allow could not be stored and that the
-// outcome is unavailable. A rejection or an answer to a question stands, and nil
-// is returned, even if it could not be stored.
+// nothing. *StorageError means that the answer could not be stored: an allow
+// took no effect and the outcome is unavailable; a rejection or an answer to a
+// question took effect at once and stands, which the error says.
 func (t *Table) Answer(ctx context.Context, a Answer, placed func()) error {
 	t.atPoint()
 	e, won, err := t.win(ctx, a)
@@ -58,7 +58,7 @@ func (t *Table) Answer(ctx context.Context, a Answer, placed func()) error {
 	if a.Kind == KindApproval && a.Outcome.Allows() {
 		err = t.carryAllow(ctx, e, a, place)
 	} else {
-		_ = t.record(ctx, e, e.s, place) // it stands in any case, and the recorder logs
+		err = t.carryRefusal(ctx, e, place)
 	}
 	if err == nil {
 		place()
@@ -107,6 +107,14 @@ func late(ctx context.Context, e *entry, a Answer) error {
 	case <-ctx.Done():
 		return fmt.Errorf("answer to %s %s: somebody else was first, and it is not yet recorded: %w", a.Kind, a.ID, context.Cause(ctx))
 	}
+}
+
+// carryRefusal stores an answer that stands already.
+func (t *Table) carryRefusal(ctx context.Context, e *entry, place func()) error {
+	if err := t.record(ctx, e, e.s, place); err != nil {
+		return &StorageError{ID: e.req.ID, Stands: true, Err: err}
+	}
+	return nil
 }
 
 // carryAllow stores an allowing answer that has won and makes it effective, or

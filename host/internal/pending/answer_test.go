@@ -158,7 +158,8 @@ func TestAllowThatCannotBeStoredIsUnavailable(t *testing.T) {
 	})
 }
 
-// A rejection reaches the agent at once, before and even without the disk.
+// A rejection reaches the agent at once, before and even without the disk. The
+// client is not told that all is well then, but that it stands and is not stored.
 func TestRejectionTakesEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := pending.New(pending.Config{})
@@ -168,8 +169,9 @@ func TestRejectionTakesEffectAtOnce(t *testing.T) {
 		synctest.Wait()
 		a := reply("r1", frames.Rejected, "phone")
 		a.Feedback = "use the other one"
-		if err := tab.Answer(t.Context(), a, nil); err != nil {
-			t.Errorf("Answer = %v, want nil: it stands", err)
+		err := tab.Answer(t.Context(), a, func() { t.Error("it was acknowledged") })
+		if e, ok := errors.AsType[*pending.StorageError](err); !ok || !e.Stands || !errors.Is(err, errDisk) {
+			t.Errorf("Answer = %v, want a StorageError that says that it stands", err)
 		}
 		got := <-done
 		if got.err != nil || got.Outcome != frames.Rejected || got.Feedback != a.Feedback || !got.at.Equal(start) {

@@ -49,14 +49,20 @@ func (e *InvalidAnswerError) Error() string {
 	return fmt.Sprintf("answer: %s: want %s", e.Field, e.Want)
 }
 
-// StorageError reports an allow that could not be stored, so that it did not
-// take effect: the outcome is unavailable.
+// StorageError reports an answer that could not be stored. An allow did not take
+// effect then: the outcome is unavailable.
 type StorageError struct {
-	ID  frames.RequestID
-	Err error
+	ID frames.RequestID
+	// Stands says that the answer, which allows nothing, took effect all the
+	// same; it is stored as soon as that is possible.
+	Stands bool
+	Err    error
 }
 
 func (e *StorageError) Error() string {
+	if e.Stands {
+		return fmt.Sprintf("%s: the answer took effect but could not be stored yet: %v", e.ID, e.Err)
+	}
 	return fmt.Sprintf("approval %s: the answer could not be stored, so the call was not allowed: %v", e.ID, e.Err)
 }
 

@@ -17,18 +17,14 @@ type recorder struct {
 }
 
 func (rec *recorder) Decided(ctx context.Context, r pending.Request, s pending.Settlement, placed func()) error {
-	if !s.Outcome.Allows() {
-		placed()
-	}
 	var err error
 	if rec.before != nil {
 		err = rec.before(ctx, s)
 	}
-	if s.Outcome.Allows() {
-		if err != nil {
-			return err
-		}
+	if err == nil {
 		placed()
+	} else if s.Outcome.Allows() {
+		return err
 	}
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

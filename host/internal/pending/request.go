@@ -79,9 +79,9 @@ type Recorder interface {
 	// is called without any lock held, after the request's opened callback has
 	// returned, and must return soon after ctx ends.
 	//
-	// It calls placed once, after the decision is durable (at once if s does
-	// not allow) and before anything of it is published, so that the answering
-	// client's response precedes the frames.
+	// It calls placed once, after the decision is durable and before anything
+	// of it is published, so that the answering client's response precedes the
+	// frames; never, if it returns an error.
 	//
 	// If s allows and cannot be stored, Decided returns an error and publishes
 	// nothing; it is then called a second time with the outcome unavailable. If

@@ -102,6 +102,11 @@ func (a *actor) call(ctx context.Context, q msg) error {
 	if err := a.send(ctx, q); err != nil {
 		return err
 	}
+	return a.result(q)
+}
+
+// result waits for what became of a message that was sent.
+func (a *actor) result(q msg) error {
 	select {
 	case err := <-q.done:
 		return err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
@@ -24,7 +25,9 @@ type ask struct {
 	asked  frames.Payload
 	card   frames.Frame
 	policy frames.Policy
-	opened bool // what was asked is in the log
+	opened bool            // it was tried to put what was asked into the log
+	told   func()          // the decision is in the actor's mailbox, or there is none
+	heard  <-chan struct{} // closed by told
 }
 
 // verdict is how a request ended that nobody was asked for.
@@ -126,7 +129,8 @@ func (m *Manager) newAsk(t *turn, call frames.CallID, kind pending.Kind) *ask {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	e := t.a.e
-	k := &ask{t: t}
+	heard := make(chan struct{})
+	k := &ask{t: t, heard: heard, told: sync.OnceFunc(func() { close(heard) })}
 	if e.policy != nil {
 		k.policy = *e.policy
 	}
@@ -227,6 +231,12 @@ func (k *ask) wait(ctx context.Context) (pending.Settlement, error) {
 		}
 		_ = k.record(s) // it stands in any case
 	}
+	if err == nil && k.opened && (s.Cause == frames.CauseReply || s.Cause == frames.CauseTimeout) {
+		select { // what the agent does next comes behind the decision
+		case <-k.heard:
+		case <-ctx.Done():
+		}
+	}
 	return s, err
 }
 
@@ -243,6 +253,7 @@ func (k *ask) open(ctx context.Context) error {
 		k.opened = true
 		err := a.commit(c)
 		if err != nil {
+			k.told()
 			a.fail(k.t, err)
 		}
 		return err
@@ -253,20 +264,22 @@ func (k *ask) open(ctx context.Context) error {
 func (k *ask) Decided(ctx context.Context, _ pending.Request, s pending.Settlement, placed func()) error {
 	a := k.t.a
 	if !s.Outcome.Allows() {
-		placed()
 		ctx = a.m.io // it stands, so it is told however long that takes
 	}
-	return a.do(ctx, func() error { return k.decided(s, placed) })
+	q := msg{step: func() error { return k.decided(s, placed) }, done: make(chan error, 1)}
+	err := a.send(ctx, q)
+	k.told()
+	if err != nil {
+		return err
+	}
+	return a.result(q)
 }
 
 func (k *ask) decided(s pending.Settlement, placed func()) error {
 	a := k.t.a
 	c := &commit{turn: k.t.id, by: s.By, asked: true, notices: []Notice{{Key: string(k.req.ID), Settle: true, Frame: k.resolved(s)}}}
 	c.add(k.decidedEvent(s))
-	c.then = func() { a.m.collect(k) }
-	if s.Outcome.Allows() {
-		c.placed = placed
-	}
+	c.then, c.placed = func() { a.m.collect(k) }, placed
 	err := a.commit(c)
 	if err == nil {
 		return nil

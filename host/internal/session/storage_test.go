@@ -198,8 +198,8 @@ func TestAllowThatCannotBeStoredIsNone(t *testing.T) {
 	})
 }
 
-// A rejection stands at once, though it could not be stored; the log says so
-// later.
+// A rejection stands at once, though it could not be stored; the caller is told
+// both, and the log says so later.
 func TestRejectionStandsThoughTheDiskIsFull(t *testing.T) {
 	bubble(t, func(r *rig) {
 		got := make(chan agent.Decision, 1)
@@ -212,8 +212,9 @@ func TestRejectionStandsThoughTheDiskIsFull(t *testing.T) {
 		r.prompt(sid, "go")
 		r.wait()
 		r.disk.fail(store.ErrFull)
-		if err := r.answer(sid, r.approvals(sid)[0].ID, frames.Rejected); err != nil {
-			t.Errorf("answer: %v, want nil", err)
+		err := r.answer(sid, r.approvals(sid)[0].ID, frames.Rejected)
+		if e, ok := errors.AsType[*pending.StorageError](err); !ok || !e.Stands {
+			t.Errorf("answer: %v, want a StorageError that says that it stands", err)
 		}
 		if d := <-got; d.Outcome != frames.Rejected || d.Cause != frames.CauseReply {
 			t.Errorf("the agent got %+v, want rejected/reply", d)
