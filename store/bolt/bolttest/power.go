@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -117,7 +118,8 @@ func (d *disk) commit(tx *bbolt.Tx) error {
 // Lose makes of the database at path, whose process is dead, what a loss of power
 // could have left: each sector that was written since the last sync holds, by
 // chance, what one of those writes put there or what was there before. With all,
-// nothing of them is left. It returns how many sectors changed.
+// nothing of them is left. It returns how many sectors changed; without a journal,
+// none.
 func Lose(path, journal string, all bool, rnd *rand.Rand) (int, error) {
 	were, err := replaced(journal)
 	if err != nil {
@@ -152,6 +154,9 @@ func Lose(path, journal string, all bool, rnd *rand.Rand) (int, error) {
 // record that was cut by the end of the process had no write.
 func replaced(journal string) (map[int64][][]byte, error) {
 	b, err := os.ReadFile(journal)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bolttest: the journal: %w", err)
 	}
