@@ -49,7 +49,7 @@ type actor struct {
 	owed    []frames.Event // go with the next append
 	later   []func() error // steps that the store refused
 	limbo   *attempt       // an append whose outcome is unknown
-	stalled bool           // the next prompt could not be started
+	stalled bool           // something that waits could not go on
 	failing bool           // clients were told that storing fails
 	backoff time.Duration
 	retry   *time.Timer
@@ -168,6 +168,11 @@ func (a *actor) more() (msg, bool) {
 }
 
 func (a *actor) handle(q msg) {
+	if a.limbo != nil && q.delta == nil {
+		if err := a.settleLimbo(); err != nil {
+			a.log.Debug("an append's outcome is still unknown", "error", err)
+		}
+	}
 	switch {
 	case q.emit != nil:
 		a.emit(q)

@@ -32,6 +32,7 @@ type commit struct {
 	next    *record // replaces the record
 	then    func()  // changes what is in memory
 	placed  func()  // lets the caller place its response
+	lost    func()  // called where an unknown outcome turned out to be none
 	notices []Notice
 	status  bool // publish the status too
 	asked   bool // what is pending changed: tell the ancestors too
@@ -74,8 +75,8 @@ func (a *actor) commit(c *commit) error {
 	if c.err != nil {
 		return c.err
 	}
-	if err := a.settleLimbo(); err != nil {
-		return err
+	if a.limbo != nil { // c was made without knowing what that changed
+		return &StorageError{fmt.Errorf("%w: an earlier append may have landed or not", store.ErrUnknown)}
 	}
 	if n := len(c.events); n > 0 && n <= store.MaxBatch {
 		for len(a.owed)+n > store.MaxBatch {
@@ -183,6 +184,10 @@ func (a *actor) verify(t *attempt, cause error) (store.Head, error) {
 	return store.Head{}, cause
 }
 
+// unknown reports whether c may be in the log though its append failed. It is
+// found out later: what follows from c follows then, or c.lost is called.
+func (a *actor) unknown(c *commit) bool { return a.limbo != nil && a.limbo.c == c }
+
 // settleLimbo finishes or drops the attempt whose outcome was unknown.
 func (a *actor) settleLimbo() error {
 	if a.limbo == nil {
@@ -195,11 +200,14 @@ func (a *actor) settleLimbo() error {
 		return &StorageError{err}
 	}
 	t := a.limbo
-	a.limbo = nil
+	a.limbo, a.stalled = nil, true // see heal: what waited for this goes on
 	if t.landed(a.head, h) {
 		a.land(t, h)
-	} else {
-		a.head = h
+		return nil
+	}
+	a.head = h
+	if t.c.lost != nil {
+		t.c.lost()
 	}
 	return nil
 }
@@ -274,7 +282,6 @@ func (a *actor) heal() error {
 	if !a.loaded || a.limbo == nil && !ended && !a.stalled && len(a.owed)+len(a.later) == 0 {
 		return nil
 	}
-	a.stalled = false
 	err := a.settleLimbo()
 	switch {
 	case err != nil:
@@ -293,6 +300,7 @@ func (a *actor) heal() error {
 		return err
 	}
 	a.retry.Stop()
+	a.stalled = false
 	a.startNext()
 	return nil
 }

@@ -25,6 +25,7 @@ type ask struct {
 	asked  frames.Payload
 	card   frames.Frame
 	policy frames.Policy
+	closed bool            // its decision is in the log, or is owed to it
 	opened bool            // it was tried to put what was asked into the log
 	told   func()          // the decision is in the actor's mailbox, or there is none
 	heard  <-chan struct{} // closed by told
@@ -254,10 +255,33 @@ func (k *ask) open(ctx context.Context) error {
 		err := a.commit(c)
 		if err != nil {
 			k.told()
+			k.withhold(c)
 			a.fail(k.t, err)
 		}
 		return err
 	})
+}
+
+// withhold shows nobody a request that may be in the log though storing it
+// failed; if it is, its end follows.
+func (k *ask) withhold(c *commit) {
+	a := k.t.a
+	if !a.unknown(c) {
+		return
+	}
+	c.notices, c.asked = nil, false
+	c.then = func() {
+		if k.closed {
+			return
+		}
+		s := pending.Settlement{Outcome: frames.Unavailable, Cause: frames.CauseAbort}
+		if k.req.Kind == pending.KindQuestion {
+			s.Outcome = frames.Cancelled
+		}
+		end := &commit{turn: k.t.id}
+		end.add(k.decidedEvent(s))
+		a.owe(end.events...)
+	}
 }
 
 // Decided implements [pending.Recorder].
@@ -277,6 +301,7 @@ func (k *ask) Decided(ctx context.Context, _ pending.Request, s pending.Settleme
 
 func (k *ask) decided(s pending.Settlement, placed func()) error {
 	a := k.t.a
+	k.closed = true
 	c := &commit{turn: k.t.id, by: s.By, asked: true, notices: []Notice{{Key: string(k.req.ID), Settle: true, Frame: k.resolved(s)}}}
 	c.add(k.decidedEvent(s))
 	c.then, c.placed = func() { a.m.collect(k) }, placed
@@ -285,13 +310,21 @@ func (k *ask) decided(s pending.Settlement, placed func()) error {
 		return nil
 	}
 	a.broke(err)
+	notices := c.notices
+	if a.unknown(c) { // they are told below, or with what an allow turns into
+		c.notices, c.asked = nil, false
+	}
 	if s.Outcome.Allows() {
 		return err
 	}
 	a.m.collect(k)
-	a.owe(c.events...)
+	if a.unknown(c) {
+		c.lost = func() { a.owe(c.events...) }
+	} else {
+		a.owe(c.events...)
+	}
 	a.log.Error("a decision could not be stored yet", "request", string(k.req.ID), "error", err)
-	a.publish(Update{Notices: c.notices}, true, false)
+	a.publish(Update{Notices: notices}, true, false)
 	a.m.pokeAbove(a.e)
 	return err
 }

@@ -31,15 +31,18 @@ func (d *disk) fail(err error) {
 
 func (d *disk) Append(ctx context.Context, sid frames.SessionID, at store.Head, evs []store.Event, rows ...store.Row) (store.Head, error) {
 	d.mu.Lock()
-	err, lost, landed, before := d.err, d.lost, d.landed, d.before
+	before := d.before
+	d.mu.Unlock()
+	if before != nil {
+		before(evs)
+	}
+	d.mu.Lock()
+	err, lost, landed := d.err, d.lost, d.landed
 	d.lost, d.landed = nil, nil
 	if d.after--; d.after == 0 && d.late != nil {
 		d.err, d.late = d.late, nil
 	}
 	d.mu.Unlock()
-	if before != nil {
-		before(evs)
-	}
 	if err != nil || lost != nil {
 		return store.Head{}, cmp.Or(err, lost)
 	}

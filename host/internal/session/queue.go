@@ -57,11 +57,13 @@ func (a *actor) begin(q queued, s *start) error {
 	if s.placed != nil {
 		c.placed = func() { s.placed(PromptAnswer{ID: q.ID, Turn: t.id, Queued: s.dequeue}) }
 	}
-	if err := a.commit(c); err != nil {
+	err := a.commit(c)
+	if a.unknown(c) { // the turn may begin yet
+		c.lost = func() { t.cancel(err) }
+	} else if err != nil {
 		t.cancel(err)
-		return err
 	}
-	return nil
+	return err
 }
 
 // handOver drops the content from the row of a prompt that no longer waits; its

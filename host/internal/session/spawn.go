@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -20,6 +21,7 @@ type child struct {
 	// done is closed when the parent's log tells how it ended.
 	done   chan struct{}
 	result agent.ChildResult
+	once   sync.Once // of telling it
 }
 
 // Spawn implements [agent.Turn].
@@ -94,6 +96,13 @@ func (a *actor) spawned(k *child, b *birth) error {
 	c.add(frames.AgentSpawned{ChildSessionID: k.id, CallID: k.call, Agent: b.rec.Agent, Title: b.rec.Title})
 	c.next.Spawned = append(c.next.Spawned, spawned{k.id, k.call, t.id})
 	err := a.commit(c)
+	if a.unknown(c) { // there will be no child, whatever the log says
+		c.then = func() {
+			a.later = append(a.later, func() error {
+				return a.completed(k, frames.AgentCompleted{ChildSessionID: k.id, CallID: k.call, Status: string(frames.TurnError)})
+			})
+		}
+	}
 	if err != nil {
 		a.fail(t, err)
 		a.m.release(k)
@@ -126,21 +135,25 @@ func (m *Manager) release(k *child) {
 
 // report tells the parent how a child's first turn ended.
 func (m *Manager) report(t *turn) {
-	k := t.link
-	k.result = agent.ChildResult{Reason: t.reason, Result: t.last}
-	m.complete(k)
+	m.complete(t.link, agent.ChildResult{Reason: t.reason, Result: t.last})
 }
 
 // reportFailure tells the parent that a child could not run at all.
 func (m *Manager) reportFailure(k *child) {
-	k.result = agent.ChildResult{Reason: frames.TurnError}
-	m.complete(k)
+	m.complete(k, agent.ChildResult{Reason: frames.TurnError})
 }
 
 // complete appends agent/completed to the parent's log, or leaves it to the next
-// append there, and lets go whoever waits.
-func (m *Manager) complete(k *child) {
-	defer m.release(k)
+// append there, and lets go whoever waits. Only the first end counts.
+func (m *Manager) complete(k *child, r agent.ChildResult) {
+	k.once.Do(func() {
+		k.result = r
+		m.tellParent(k)
+		m.release(k)
+	})
+}
+
+func (m *Manager) tellParent(k *child) {
 	p, _, err := m.fit(m.io, frames.AgentCompleted{ChildSessionID: k.id, CallID: k.call, Status: string(k.result.Reason), Result: k.result.Result})
 	if err != nil {
 		p = frames.AgentCompleted{ChildSessionID: k.id, CallID: k.call, Status: string(k.result.Reason)}

@@ -43,6 +43,11 @@ func (a *actor) taskStarted(t *turn, b *background, kind, label string) error {
 	c.next.Tasks = append(c.next.Tasks, task{b.id, t.id})
 	c.then = func() { a.tasks[b.id] = b }
 	err := a.commit(c)
+	if a.unknown(c) { // nobody works on it, whatever the log says
+		c.then = func() {
+			a.later = append(a.later, func() error { return a.taskDone(b, "failed", "") })
+		}
+	}
 	if err != nil {
 		a.fail(t, err)
 	}
