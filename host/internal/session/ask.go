@@ -304,6 +304,9 @@ func (k *ask) decided(s pending.Settlement, placed func()) error {
 	k.closed = true
 	c := &commit{turn: k.t.id, by: s.By, asked: true, notices: []Notice{{Key: string(k.req.ID), Settle: true, Frame: k.resolved(s)}}}
 	c.add(k.decidedEvent(s))
+	if s.Outcome == frames.AllowedAlways && s.Grant != "" {
+		c.rows = append(c.rows, given(s.Grant))
+	}
 	c.then, c.placed = func() { a.m.collect(k) }, placed
 	err := a.commit(c)
 	if err == nil {

@@ -68,8 +68,19 @@ func (m *Manager) RevokeGrant(ctx context.Context, id frames.GrantID) error {
 	return m.table.Grants().Revoke(ctx, id)
 }
 
-// grantRows keeps grants in [store.TableGrant].
+// grantRows keeps grants in [store.TableGrant]. A grant is saved before the answer
+// that gives it is decided; the decision's append adds the row of givenKey, and a
+// grant without one was never given.
 type grantRows struct{ store store.Store }
+
+// givenKey is the key in [store.TableHost] which says that the decision that gave
+// a grant is in the log.
+func givenKey(id frames.GrantID) string { return "given/" + string(id) }
+
+// given is the row that goes with a decision which gives a grant.
+func given(id frames.GrantID) store.Row {
+	return store.Row{Table: store.TableHost, Key: givenKey(id), Value: []byte(id)}
+}
 
 // Load implements [pending.GrantStore].
 func (g grantRows) Load(ctx context.Context) ([]pending.Grant, error) {
@@ -85,7 +96,14 @@ func (g grantRows) Load(ctx context.Context) ([]pending.Grant, error) {
 			if err := json.Unmarshal(r.Value, &v); err != nil {
 				return nil, fmt.Errorf("grant %s: %w: %v", r.Key, store.ErrCorrupt, err)
 			}
-			out, after = append(out, v), r.Key
+			after = r.Key
+			sure, err := g.store.Get(ctx, store.TableHost, givenKey(v.ID))
+			if err != nil {
+				return nil, err
+			}
+			if sure != nil {
+				out = append(out, v)
+			}
 		}
 	}
 }
