@@ -260,7 +260,8 @@ func (a *actor) retryLater() {
 func (a *actor) broke(err error) {
 	if !a.failing {
 		a.failing = true
-		a.complain(fmt.Sprintf("the session could not be stored and is tried again: %v", err))
+		a.log.Error("the session could not be stored and is tried again", "error", err)
+		a.complain("the session could not be stored and is tried again; the host's log says why")
 	}
 	a.retryLater()
 }

@@ -54,7 +54,7 @@ func (t *turn) Ask(ctx context.Context, ap agent.Approval) (agent.Decision, erro
 	s, err := k.wait(ctx)
 	d := agent.Decision{Outcome: s.Outcome, Cause: s.Cause, By: s.By, Feedback: s.Feedback}
 	if err != nil {
-		d.Feedback = clip(err.Error())
+		d.Feedback = said(err)
 	}
 	return k.decision(d), nil
 }
@@ -98,7 +98,8 @@ func (m *Manager) freeze(ctx context.Context, t *turn, ap agent.Approval) (*ask,
 	}
 	if why == "" && cut != nil {
 		if cut.Blob, err = m.keep(ctx, p.Input); err != nil {
-			why = err.Error()
+			m.log.Error("the input of a call could not be kept", "session", string(t.a.id), "error", err)
+			why = "its input is too large for an event, and the whole could not be kept"
 		}
 	}
 	if ap.NoAlways || p.Truncated {
@@ -197,7 +198,7 @@ func (k *ask) settleUnasked(v verdict) agent.Decision {
 	}
 	err := k.record(pending.Settlement{Outcome: v.outcome, Cause: v.cause, Grant: v.grant, Feedback: v.why})
 	if err != nil && v.outcome.Allows() {
-		return agent.Decision{Outcome: frames.Unavailable, Cause: frames.CauseAbort, Feedback: clip(err.Error())}
+		return agent.Decision{Outcome: frames.Unavailable, Cause: frames.CauseAbort, Feedback: said(err)}
 	}
 	if v.grant != "" {
 		if err := m.table.Grants().Use(m.io, v.grant); err != nil {

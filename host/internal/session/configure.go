@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"runtime/debug"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -49,10 +50,21 @@ func (m *Manager) applyOptions(ctx context.Context, c ConfigureArgs) error {
 	}); err != nil || to == nil {
 		return err
 	}
-	if err := to.Configure(ctx, c.Options); err != nil {
+	if err := m.offerOptions(ctx, to, c.Options); err != nil {
 		return &RefusedError{name, err}
 	}
 	return nil
+}
+
+// offerOptions asks an agent to take options. A panic there is a refusal.
+func (m *Manager) offerOptions(ctx context.Context, to agent.Configurable, options json.RawMessage) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			m.log.Error("an agent crashed while it was configured", "stack", string(debug.Stack()))
+			err = fmt.Errorf("the agent crashed: %v", r)
+		}
+	}()
+	return to.Configure(ctx, options)
 }
 
 func (a *actor) configure(c ConfigureArgs, placed func(frames.Session)) error {

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 
@@ -14,15 +15,16 @@ type turnFunc func(ctx context.Context, t agent.Turn, p agent.Prompt) (agent.Res
 
 // driver opens scripted agents: the text of a prompt names the turn to play.
 type driver struct {
-	name    string
-	mu      sync.Mutex
-	turns   map[string]turnFunc
-	steer   func(ctx context.Context, p agent.Prompt) error
-	openErr error
-	opened  int
-	closed  int
-	last    agent.Session
-	seen    []agent.Prompt
+	name      string
+	mu        sync.Mutex
+	turns     map[string]turnFunc
+	steer     func(ctx context.Context, p agent.Prompt) error
+	configure func(ctx context.Context, options json.RawMessage) error
+	openErr   error
+	opened    int
+	closed    int
+	last      agent.Session
+	seen      []agent.Prompt
 }
 
 func newDriver(name string) *driver { return &driver{name: name, turns: map[string]turnFunc{}} }
@@ -79,6 +81,16 @@ func (s scripted) Steer(ctx context.Context, p agent.Prompt) error {
 		return agent.ErrNotTaken
 	}
 	return f(ctx, p)
+}
+
+func (s scripted) Configure(ctx context.Context, options json.RawMessage) error {
+	s.d.mu.Lock()
+	f := s.d.configure
+	s.d.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f(ctx, options)
 }
 
 func (s scripted) Close(context.Context) error {

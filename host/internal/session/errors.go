@@ -44,6 +44,15 @@ func (e *StorageError) Error() string {
 // Unwrap returns the store's error.
 func (e *StorageError) Unwrap() error { return e.Err }
 
+// said is what people are told of err: what a store says of its files is for the
+// host's log.
+func said(err error) string {
+	if _, ok := errors.AsType[*StorageError](err); ok {
+		return "it could not be stored; the host's log says why"
+	}
+	return clip(err.Error())
+}
+
 // UnavailableError reports that an agent cannot serve.
 type UnavailableError struct {
 	Agent string

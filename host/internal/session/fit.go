@@ -120,7 +120,7 @@ func (m *Manager) keep(ctx context.Context, b []byte) (frames.BlobID, error) {
 	}
 	id, _, err := m.cfg.Blobs.Put(ctx, bytes.NewReader(b))
 	if err != nil {
-		return "", fmt.Errorf("keep %d bytes as a blob: %w", len(b), err)
+		return "", &StorageError{fmt.Errorf("keep %d bytes as a blob: %w", len(b), err)}
 	}
 	return id, nil
 }

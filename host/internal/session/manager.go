@@ -141,12 +141,14 @@ func (m *Manager) live(sid frames.SessionID) (*actor, error) {
 }
 
 // in runs step in the session's actor, once the session is loaded and whatever
-// could not be stored before is.
+// could not be stored before is. Whatever woke the session, what was queued in it
+// runs then.
 func (m *Manager) in(ctx context.Context, sid frames.SessionID, step func(*actor) error) error {
 	return m.inActor(ctx, sid, func(a *actor) error {
 		if err := a.ready(); err != nil {
 			return err
 		}
+		defer a.startNext()
 		return step(a)
 	})
 }

@@ -17,11 +17,19 @@ import (
 
 // publisher notes what clients would see, and checks what holds at any time.
 type publisher struct {
-	mu    sync.Mutex
-	flaws []string
-	known map[frames.SessionID]*shown
-	order []string // Add, SetLive, Remove and the types of events and frames
-	blobs map[frames.BlobID][]byte
+	mu     sync.Mutex
+	flaws  []string
+	known  map[frames.SessionID]*shown
+	order  []string // Add, SetLive, Remove and the types of events and frames
+	blobs  map[frames.BlobID][]byte
+	noRoom error // of every Put
+}
+
+// full makes every Put fail.
+func (p *publisher) full(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noRoom = err
 }
 
 // shown is what was published of one session.
@@ -154,6 +162,9 @@ func (p *publisher) Put(_ context.Context, r io.Reader) (frames.BlobID, int64, e
 	id := frames.BlobID("sha256-" + hex.EncodeToString(sum[:]))
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.noRoom != nil {
+		return "", 0, p.noRoom
+	}
 	p.blobs[id] = bytes.Clone(b)
 	return id, int64(len(b)), nil
 }

@@ -2,6 +2,8 @@ package session
 
 import (
 	"errors"
+	"fmt"
+	"runtime/debug"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -95,7 +97,7 @@ func (a *actor) register(t *turn) {
 
 // startNext starts the turn of the oldest waiting prompt, unless one is running.
 func (a *actor) startNext() {
-	if !a.loaded || a.turn != nil || len(a.rec.Queue) == 0 || a.m.isDraining() || a.m.isClosing(a.e) {
+	if !a.loaded || a.stopped || a.turn != nil || len(a.rec.Queue) == 0 || a.m.isDraining() || a.m.isClosing(a.e) {
 		return
 	}
 	q := a.rec.Queue[0]
@@ -145,12 +147,23 @@ func (a *actor) offer() {
 	t, ag, q := a.turn, a.ag, a.rec.Queue[0]
 	p := agent.Prompt{ID: q.ID, Content: a.contents[q.ID]}
 	if !t.aside(func() {
-		err := ag.Steer(t.ctx, p)
+		err := a.steer(ag, t, p)
 		_ = a.do(a.m.io, func() error { a.taken(t, q, err); return nil })
 	}) {
 		return
 	}
 	a.steered = q.ID
+}
+
+// steer hands p to the agent. A panic there is the agent's, nobody else's.
+func (a *actor) steer(ag agent.Agent, t *turn, p agent.Prompt) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.log.Error("an agent crashed while it was steered", "turn", string(t.id), "stack", string(debug.Stack()))
+			err = fmt.Errorf("the agent crashed: %v", r)
+		}
+	}()
+	return ag.Steer(t.ctx, p)
 }
 
 // aside runs f beside Prompt; it is false once the turn is being ended.
@@ -188,7 +201,7 @@ func (a *actor) taken(t *turn, q queued, err error) {
 	if err != nil {
 		t.deaf = true
 		if !errors.Is(err, agent.ErrNotTaken) && a.m.markOf(t) == nil {
-			a.complain("steering failed: " + err.Error())
+			a.complain("steering failed: " + said(err))
 		}
 		return
 	}

@@ -197,7 +197,7 @@ func (a *actor) finish(t *turn, out outcome) error {
 		a.dismiss()
 	}
 	if out.err != nil && (a.m.markOf(t) == nil || out.broken) && t.failed == nil {
-		a.complain(out.err.Error())
+		a.complain(said(out.err))
 	}
 	if err := a.endTurn(t); err != nil {
 		a.giveUp(t, err)
@@ -277,9 +277,9 @@ func (a *actor) ending(t *turn) frames.TurnEnd {
 	case mk != nil:
 		end = frames.TurnEnd{Reason: mk.reason, Usage: out.res.Usage}
 	case t.failed != nil:
-		end = frames.TurnEnd{Reason: frames.TurnError, Message: clip(t.failed.Error())}
+		end = frames.TurnEnd{Reason: frames.TurnError, Message: said(t.failed)}
 	case out.err != nil:
-		end = frames.TurnEnd{Reason: frames.TurnError, Message: clip(out.err.Error())}
+		end = frames.TurnEnd{Reason: frames.TurnError, Message: said(out.err)}
 	case end.Reason == "":
 		end.Reason = frames.TurnCompleted
 	}

@@ -2,9 +2,9 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,8 +111,12 @@ func turnOver(err error) error {
 }
 
 // hostOnly lists what only the host says: whole families, or single types.
-var hostOnly = []string{"session/", "turn/", "prompt/", "approval/", "question/",
+// Children and tasks begin and end by [agent.Turn]'s methods.
+var hostOnly = []string{"session/", "turn/", "prompt/", "approval/", "question/", "agent/", "task/",
 	string(frames.UserMessageEvent), string(frames.SteeringMessageEvent)}
+
+// agentsToo is an exception: agents know when they forget.
+const agentsToo = frames.SessionCompactedEvent
 
 // word checks one payload of an agent and makes its event, cut to size.
 func (m *Manager) word(ctx context.Context, p frames.Payload) (frames.Payload, frames.Event, error) {
@@ -126,15 +130,42 @@ func (m *Manager) word(ctx context.Context, p frames.Payload) (frames.Payload, f
 	if err != nil {
 		return nil, frames.Event{}, err
 	}
-	if data := strings.TrimSpace(string(e.Data[:min(len(e.Data), 64)])); !json.Valid(e.Data) || data == "" || data[0] != '{' {
-		return nil, frames.Event{}, fmt.Errorf("emit %s: want a JSON object as data", e.Type)
+	// What cannot be encoded fails here, alone, and not in the append that it
+	// would share with others.
+	try := e
+	try.Seq, try.Time = 1, now()
+	if _, err := frames.EncodeEvent(try); err != nil {
+		return nil, frames.Event{}, fmt.Errorf("emit: want a JSON object as data: %w", err)
+	}
+	if p, err = contractual(p, e); err != nil {
+		return nil, frames.Event{}, err
 	}
 	return p, e, nil
+}
+
+// contractual returns the typed payload of what an agent encoded itself, where
+// the contract has the type; what does not fit it is refused.
+func contractual(p frames.Payload, e frames.Event) (frames.Payload, error) {
+	if _, raw := p.(agent.Raw); !raw {
+		return p, nil
+	}
+	v, err := e.Payload()
+	if err != nil {
+		return nil, fmt.Errorf("emit %s: want what the contract says of this type: %w", e.Type, err)
+	}
+	if v == nil {
+		return p, nil
+	}
+	typed, _ := reflect.ValueOf(v).Elem().Interface().(frames.Payload)
+	return typed, nil
 }
 
 // checkType refuses types that an agent may not say.
 func (m *Manager) checkType(t frames.EventType) error {
 	for _, h := range hostOnly {
+		if t == agentsToo {
+			break
+		}
 		if string(t) == h || strings.HasSuffix(h, "/") && strings.HasPrefix(string(t), h) {
 			return fmt.Errorf("emit %s: only the host says this", t)
 		}
@@ -187,6 +218,7 @@ func (a *actor) emit(q msg) {
 		}
 		q.done <- err
 	}
+	a.startNext()
 }
 
 // heard reports whether an emission is not too late.
