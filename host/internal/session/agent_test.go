@@ -6,12 +6,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/internal/session"
+	"github.com/muxhost/muxhost/store"
 )
 
 // An agent that panics while it is steered or configured does not take the host
@@ -52,26 +54,30 @@ func TestUnfitEmissionFailsAlone(t *testing.T) {
 				"a child of its own":     frames.AgentSpawned{ChildSessionID: "x"},
 				"a task of its own":      frames.TaskStarted{TaskID: "x"},
 			} {
-				r.goes(func() {
-					if err := t.Emit(ctx, p); err == nil {
-						r.t.Errorf("%s: emitted", name)
-					}
-				})
-				if err := t.Emit(ctx, frames.TodoWrite{}); err != nil {
-					r.t.Errorf("beside %s: %v", name, err)
+				var wg sync.WaitGroup
+				for i, p := range []frames.Payload{frames.TodoWrite{}, p, frames.TodoWrite{}} { // the last two wait together
+					wg.Go(func() {
+						if err := t.Emit(ctx, p); (err == nil) != (i != 1) {
+							r.t.Errorf("%s, number %d: %v", name, i, err)
+						}
+					})
+					_ = pause(ctx, time.Millisecond)
 				}
+				wg.Wait()
 			}
 			return agent.Result{}, t.Emit(ctx, frames.SessionCompacted{UpTo: 1, Content: []frames.ContentBlock{frames.Text("so far")}},
 				agent.Raw{Type: frames.ToolCallEvent, Data: json.RawMessage(`{"callId":"c9","name":"sh","more":1}`)})
 		})
 		sid := r.create(session.CreateArgs{})
+		r.disk.set(func(d *disk) { d.before = func([]store.Event) { time.Sleep(second) } })
 		r.prompt(sid, "go")
+		time.Sleep(time.Minute)
 		r.wait()
 		if end := last[frames.TurnEnd](r, sid); end.Reason != frames.TurnCompleted {
 			t.Errorf("end %+v, want completed", end)
 		}
-		if n := len(every[frames.TodoWrite](r, sid)); n != 6 {
-			t.Errorf("%d todo lists, want 6", n)
+		if n := len(every[frames.TodoWrite](r, sid)); n != 12 {
+			t.Errorf("%d todo lists, want 12", n)
 		}
 		if c := last[frames.SessionCompacted](r, sid); c.UpTo != 1 {
 			t.Errorf("compacted %+v", c)
