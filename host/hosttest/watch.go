@@ -26,6 +26,7 @@ type Watch struct {
 	got     []Got
 	book    book
 	err     error
+	held    chan struct{} // not nil: nothing is read until it is closed
 }
 
 // Got is one message as it came.
@@ -70,12 +71,43 @@ func NewWatch(sock *websocket.Conn) *Watch {
 
 // Close cuts the connection without a goodbye, and waits.
 func (w *Watch) Close() {
+	w.Resume()
 	_ = w.sock.CloseNow()
 	w.wg.Wait()
 }
 
+// Hold makes w read no more, but for the one message that it may be reading.
+func (w *Watch) Hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held == nil {
+		w.held = make(chan struct{})
+	}
+}
+
+// Resume makes w read on.
+func (w *Watch) Resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held != nil {
+		close(w.held)
+		w.held = nil
+	}
+}
+
+// await blocks while w is held.
+func (w *Watch) await() {
+	w.mu.Lock()
+	held := w.held
+	w.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
+
 func (w *Watch) read() {
 	for {
+		w.await()
 		_, b, err := w.sock.Read(context.Background())
 		w.mu.Lock()
 		if err != nil {
