@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -54,21 +55,30 @@ func (a *app) lines() <-chan string {
 
 // jsonFrame prints a frame as one JSON line.
 func (a *app) jsonFrame(f frames.Frame) error {
-	if _, ok := f.(*client.Reset); ok {
+	switch f := f.(type) {
+	case *client.Reset:
 		return nil
+	case *frames.Unknown:
+		return a.jsonLine(string(f.Type), f.Params)
 	}
 	return a.jsonLine(string(f.FrameType()), f)
 }
 
 // jsonLine prints {"v":1,"type":…,"data":…}.
 func (a *app) jsonLine(kind string, v any) error {
-	enc := json.NewEncoder(a.stdout)
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(struct {
+	err := enc.Encode(struct {
 		V    int    `json:"v"`
 		Type string `json:"type"`
 		Data any    `json:"data"`
 	}{1, kind, v})
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(term.JSON(line.Bytes()))
+	return err
 }
 
 // followEnd is the end of following: Ctrl-C is the ordinary one.

@@ -39,7 +39,7 @@ func approvalCard(style term.Style, a *frames.ApprovalRequested, l lineage, now 
 	row("session", strings.Join(l.names, " ▸ ")+style.Dim("  "+term.Line(string(a.SessionID))))
 	row("agent", term.Line(l.agent))
 	row("tool", style.Bold(term.Line(a.Tool.Name)))
-	row("cwd", term.Visible(l.cwd))
+	row("cwd", term.VisibleLine(l.cwd))
 	for _, line := range inputLines(a.Input) {
 		b.WriteString(style.Yellow("│") + "   " + style.Bold(line) + "\n")
 	}
@@ -100,11 +100,7 @@ func loneCommand(input json.RawMessage) (string, bool) {
 
 // cwdOf returns the cwd in a tool's input, "" if there is none.
 func cwdOf(input json.RawMessage) string {
-	var in struct {
-		Cwd string `json:"cwd"`
-	}
-	_ = json.Unmarshal(input, &in) // an input of another shape has no cwd
-	return in.Cwd
+	return stringIn(input, "cwd")
 }
 
 // questionCard is what a person reads before answering.

@@ -163,7 +163,7 @@ func (n *narrator) other(sid frames.SessionID, e frames.Event, p any) {
 }
 
 func (n *narrator) turnEnd(sid frames.SessionID, p *frames.TurnEnd) {
-	msg := string(p.Reason)
+	msg := term.Line(string(p.Reason))
 	if p.Message != "" {
 		msg += ": " + term.Line(p.Message)
 	}
@@ -214,7 +214,7 @@ func (n *narrator) remainder(sid frames.SessionID, st *stream, p *frames.ToolRes
 		if st.printed < len(text) {
 			n.write(sid, text[st.printed:])
 		}
-	case (st.missed || st.have == 0) && n.rest != nil:
+	case n.rest != nil && (st.missed || int64(st.printed) < whole.Bytes):
 		return n.rest(whole.Blob, st.printed)
 	case st.have == 0:
 		n.write(sid, text)
@@ -280,11 +280,11 @@ func (n *narrator) live(f *frames.SessionLive) {
 
 // settled says how an approval or a question ended, and who ended it.
 func (n *narrator) settled(o frames.Outcome, c frames.Cause, by *frames.By, more string) string {
-	s := strings.ReplaceAll(string(o), "-", " ")
+	s := strings.ReplaceAll(term.Line(string(o)), "-", " ")
 	if by != nil {
 		s += " by " + term.Line(first(by.Label, string(by.ClientID)))
 	} else {
-		s += " (" + string(c) + ")"
+		s += " (" + term.Line(string(c)) + ")"
 	}
 	if more != "" {
 		s += ": " + term.Line(more)

@@ -99,6 +99,22 @@ func TestOutputIsPrintedExactlyOnce(t *testing.T) {
 	}
 }
 
+// The end of a long output that was withheld from a slow reader is fetched.
+func TestWithheldEndOfALongOutputIsFetched(t *testing.T) {
+	s := newStory(t, false)
+	var fetched int
+	s.n.rest = func(_ frames.BlobID, from int) error { fetched = from; return nil }
+	s.event(call("c", "x"))
+	s.event(frames.ToolProgress{CallID: "c", From: 0, To: 1, Text: "one\n"})
+	s.frame(&frames.SessionLagging{SessionID: sid})
+	r := result("c", "one\n")
+	r.Content[0].Truncated = &frames.Truncated{Bytes: 1 << 20, Blob: "sha256-00"}
+	s.event(r)
+	if fetched != len("one\n") {
+		t.Errorf("the rest was fetched from %d, want from 4", fetched)
+	}
+}
+
 // Text of a block is printed once, streamed, caught up or both.
 func TestTextIsPrintedOnce(t *testing.T) {
 	s := newStory(t, true)
@@ -124,6 +140,8 @@ func TestNarratorIsCleanOnATerminal(t *testing.T) {
 	s.event(frames.TurnEnd{Reason: "error", Message: "e" + evil})
 	s.event(frames.AgentSpawned{ChildSessionID: frames.SessionID("id" + evil), Title: "s" + evil})
 	s.frame(&frames.AgentError{SessionID: sid, Message: "a" + evil})
+	s.event(frames.ApprovalDecided{ID: "r", Outcome: frames.Outcome("o" + evil), Origin: frames.Cause("c" + evil)})
+	s.event(frames.TurnEnd{Reason: frames.TurnEndReason("r" + evil)})
 	if got := s.out.String(); strings.ContainsAny(got, "\x1b\x07\u202e") {
 		t.Errorf("printed %q", got)
 	}
@@ -138,6 +156,23 @@ func TestCardShowsTheExactInput(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("card %s\nwants %q", got, want)
 		}
+	}
+}
+
+// A directory that an agent chose cannot write lines of a card.
+func TestCardKeepsTheDirectoryOnItsLine(t *testing.T) {
+	a := &frames.ApprovalRequested{ID: "a1", Input: json.RawMessage(`{"command":"rm -rf /","cwd":"/tmp\n│   $ ls"}`)}
+	got := approvalCard(term.Style{}, a, lineage{cwd: cwdOf(a.Input)}, time.Unix(0, 0))
+	if strings.Contains(got, "\n│   $ ls") || !strings.Contains(got, "/tmp⟨U+000A⟩│   $ ls") {
+		t.Errorf("card %s\nhas a line that the input wrote", got)
+	}
+}
+
+// What a card or a line says of an input is what names of exactly that case say.
+func TestInputsAreReadByExactNames(t *testing.T) {
+	in := json.RawMessage(`{"command":"rm -rf /","COMMAND":"ls","cwd":"/","Cwd":"/tmp"}`)
+	if c, d := commandOf(in), cwdOf(in); c != "rm -rf /" || d != "/" {
+		t.Errorf("command %q in %q, want rm -rf / in /", c, d)
 	}
 }
 

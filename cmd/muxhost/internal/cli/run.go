@@ -111,7 +111,7 @@ func (a *app) watchRun(ctx context.Context, c *client.Client, sid frames.Session
 		return err
 	}
 	w := newWatcher(a, c, sid, res.TurnID, f.json)
-	w.interact = f.approve == "ask" && a.interactive()
+	w.interact = f.approve == "ask" && !f.json && a.interactive() // no card is shown with --json
 	if f.approve == "ask" && !w.interact && !f.json {
 		fmt.Fprintf(a.stderr, "session %s: answer its approvals with muxhost inbox, muxhost approve ID\n", a.line(string(sid)))
 	}
@@ -220,6 +220,9 @@ func (w *watcher) frame(ctx context.Context, f frames.Frame) (*frames.TurnEnd, e
 	if !w.json && w.desk.unseen() {
 		w.n.out.endLine()
 		w.desk.show(ctx, w.interact)
+	}
+	if un, ok := f.(*frames.SessionUnsubscribed); ok && un.SessionID == w.sid {
+		return nil, fail(exitFailed, "session %s ended before its turn: %s", un.SessionID, un.Reason)
 	}
 	ev, ok := f.(*frames.SessionEvent)
 	if !ok || ev.SessionID != w.sid {

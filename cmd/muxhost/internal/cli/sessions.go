@@ -176,7 +176,7 @@ func (a *app) show(ctx context.Context, id string, asJSON bool) error {
 	row("title", term.Line(s.Title))
 	row("parent", a.line(string(s.ParentSessionID)))
 	row("agent", term.Line(s.Agent))
-	row("cwd", term.Visible(s.Cwd))
+	row("cwd", term.VisibleLine(s.Cwd))
 	row("state", strings.TrimSpace(a.state(s))+waits(a, s))
 	row("events", fmt.Sprint(s.Head))
 	row("created", s.CreatedAt.String())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/term"
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/rpc"
 	"github.com/muxhost/muxhost/rpc/client"
@@ -216,7 +217,7 @@ func (a *app) callRaw(ctx context.Context, c *client.Client, args []string) erro
 	if err := c.Call(ctx, args[0], params, &res); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(a.stdout, string(res))
+	_, err := fmt.Fprintln(a.stdout, string(term.JSON(res)))
 	return err
 }
 

@@ -70,13 +70,19 @@ func truncated(content []frames.ContentBlock) *frames.Truncated {
 // commandOf returns the command line in a shell tool's input, "" if there is
 // none.
 func commandOf(input json.RawMessage) string {
-	var in struct {
-		Command string `json:"command"`
-	}
-	if json.Unmarshal(input, &in) != nil {
+	return term.Line(stringIn(input, "command"))
+}
+
+// stringIn returns the string under exactly this name in a tool's input, "" if
+// there is none. A struct would also take names that differ in case, which are
+// not what runs.
+func stringIn(input json.RawMessage, name string) string {
+	var m map[string]json.RawMessage
+	var s string
+	if json.Unmarshal(input, &m) != nil || json.Unmarshal(m[name], &s) != nil {
 		return ""
 	}
-	return term.Line(in.Command)
+	return s
 }
 
 // exitCode returns the exit code in a tool result's details.

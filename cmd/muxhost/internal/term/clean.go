@@ -176,12 +176,20 @@ func hidden(r rune) bool {
 }
 
 // Visible returns s with every character that [Clean] would drop shown as
-// ⟨U+XXXX⟩, so that a person sees that it is there.
-func Visible(s string) string {
+// ⟨U+XXXX⟩, so that a person sees that it is there. Newlines and tabs stay.
+func Visible(s string) string { return visible(s, hidden) }
+
+// VisibleLine is [Visible] for what must stay on one line: newlines and tabs are
+// shown too.
+func VisibleLine(s string) string {
+	return visible(s, func(r rune) bool { return r == '\n' || r == '\t' || hidden(r) })
+}
+
+func visible(s string, hide func(rune) bool) string {
 	var out strings.Builder
 	out.Grow(len(s))
 	for _, r := range s {
-		if hidden(r) {
+		if hide(r) {
 			fmt.Fprintf(&out, "⟨U+%04X⟩", r)
 			continue
 		}

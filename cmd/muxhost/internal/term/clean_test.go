@@ -1,6 +1,7 @@
 package term_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -96,4 +97,29 @@ func FuzzClean(f *testing.F) {
 			t.Fatalf("in pieces %q, at once %q", piece, got)
 		}
 	})
+}
+
+// JSON keeps its meaning and loses what a terminal would obey.
+func TestJSONIsInertAndSaysTheSame(t *testing.T) {
+	for _, s := range []string{"plain", "a\u009b31mb\u202e\U000e0041\u007f", "\u009d0;title\u009c", "日本語 😀"} {
+		in, err := json.Marshal(map[string]string{"s": s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := term.JSON(in)
+		if strings.ContainsAny(string(got), "\u009b\u009c\u009d\u202e\U000e0041\u007f") {
+			t.Errorf("JSON(%q) = %q", in, got)
+		}
+		var back map[string]string
+		if err := json.Unmarshal(got, &back); err != nil || back["s"] != s {
+			t.Errorf("JSON(%q) = %q, which says %q, %v", in, got, back["s"], err)
+		}
+	}
+}
+
+// A line made visible is one line: a newline in it shows and breaks nothing.
+func TestVisibleLineIsOneLine(t *testing.T) {
+	if got, want := term.VisibleLine("/tmp\n│ tool ls\t\u202e"), "/tmp⟨U+000A⟩│ tool ls⟨U+0009⟩⟨U+202E⟩"; got != want {
+		t.Errorf("VisibleLine = %q, want %q", got, want)
+	}
 }
