@@ -238,5 +238,5 @@ func (m *Manager) isStopping() bool {
 func (m *Manager) isClosing(e *entry) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return e.closing
+	return e.closing > 0
 }

@@ -2,49 +2,77 @@ package session
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 
 	"github.com/muxhost/muxhost/frames"
 )
 
 // Close cancels what runs in the session and below it, closes its agent and
 // makes it cold; the log stays. started is called once later calls come after
-// it, placed when everything is closed.
+// it, placed when everything is closed; from then on the session can be used.
 func (m *Manager) Close(ctx context.Context, by *frames.By, sid frames.SessionID, started, placed func()) error {
-	if err := m.halt(ctx, by, sid, started); err != nil {
+	reopen, err := m.halt(ctx, by, sid, started)
+	if err != nil {
 		return err
 	}
-	defer m.reopen(sid)
-	return m.in(ctx, sid, func(a *actor) error { return a.shut(by, placed) })
+	err = m.in(ctx, sid, func(a *actor) error {
+		return a.shut(by, func() {
+			reopen()
+			if placed != nil {
+				placed()
+			}
+		})
+	})
+	reopen()
+	if err != nil {
+		m.resume(sid)
+	}
+	return err
 }
 
 // Delete closes the session, and with tree its descendants, and removes them for
 // good. Without tree its children stay, and keep their lineage.
-func (m *Manager) Delete(ctx context.Context, by *frames.By, sid frames.SessionID, tree bool, started, placed func()) error {
-	if _, ok := m.Get(sid); !ok {
-		return ErrNoSession
-	}
-	if err := m.halt(ctx, by, sid, started); err != nil {
-		return err
-	}
-	defer m.reopen(sid)
+func (m *Manager) Delete(ctx context.Context, by *frames.By, sid frames.SessionID, tree bool, started, placed func()) (err error) {
 	all := []frames.SessionID{sid}
-	if tree {
-		all = m.treeOf(sid)
-	}
-	for i := len(all) - 1; i > 0; i-- {
-		if err := m.halt(ctx, by, all[i], nil); err != nil {
-			return err
+	for i := 0; i < len(all); i++ { // parents first, so that no child is born unseen
+		reopen, herr := m.halt(ctx, by, all[i], started)
+		if i > 0 && errors.Is(herr, ErrNoSession) {
+			continue // somebody else has deleted it
 		}
-		defer m.reopen(all[i])
+		if herr != nil {
+			return herr
+		}
+		defer func() {
+			reopen()
+			if err != nil {
+				m.resume(all[i])
+			}
+		}()
+		started = nil
+		if tree {
+			all = append(all, m.childrenOf(all[i])...)
+		}
 	}
-	for i := len(all) - 1; i >= 0; i-- {
+	for i, d := range slices.Backward(all) {
 		hear := func() {}
 		if i == 0 && placed != nil {
 			hear = placed
 		}
-		if err := m.erase(ctx, all[i], hear); err != nil {
+		if err := m.erase(ctx, d, hear); err != nil && (i == 0 || !errors.Is(err, ErrNoSession)) {
 			return err
 		}
+	}
+	return nil
+}
+
+// childrenOf returns the sessions right below sid.
+func (m *Manager) childrenOf(sid frames.SessionID) []frames.SessionID {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if e := m.dir.byID[sid]; e != nil {
+		return ids(e.children)
 	}
 	return nil
 }
@@ -70,33 +98,75 @@ func (m *Manager) erase(ctx context.Context, sid frames.SessionID, placed func()
 }
 
 // halt lets nothing new begin in the session, cancels what runs there and below,
-// and waits until that has ended and the agent is closed.
-func (m *Manager) halt(ctx context.Context, by *frames.By, sid frames.SessionID, started func()) error {
-	var s *marked
-	err := m.inActor(ctx, sid, func(a *actor) error {
+// and waits until that has ended and the agent is closed. Others who close it
+// wait until reopen is called, which may be done twice.
+func (m *Manager) halt(ctx context.Context, by *frames.By, sid frames.SessionID, started func()) (reopen func(), err error) {
+	e, reopen, err := m.shutDoor(ctx, sid, started)
+	if err != nil {
+		return nil, err
+	}
+	s := newMark(by, true)
+	err = m.inActor(ctx, sid, func(a *actor) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if a.e.closing {
-			return ErrClosing
-		}
-		a.e.closing = true
-		s = newMark(by, true)
 		s.markSession(a.e)
 		s.order()
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		m.settle(s)
+		e.births.Wait()
+		err = m.awaitHalt(ctx, sid)
 	}
+	if err != nil {
+		reopen()
+		m.resume(sid)
+		return nil, err
+	}
+	return reopen, nil
+}
+
+// shutDoor says that the session is being closed, and waits until nobody else
+// closes it.
+func (m *Manager) shutDoor(ctx context.Context, sid frames.SessionID, started func()) (*entry, func(), error) {
+	m.mu.Lock()
+	e := m.dir.byID[sid]
+	if e == nil {
+		m.mu.Unlock()
+		return nil, nil, ErrNoSession
+	}
+	if e.door == nil {
+		e.door = make(chan struct{}, 1)
+	}
+	e.closing++
+	m.mu.Unlock()
 	if started != nil {
 		started()
 	}
-	m.settle(s)
-	if err := m.awaitHalt(ctx, sid); err != nil {
-		m.reopen(sid)
-		return err
+	leave := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		e.closing--
 	}
-	return nil
+	select {
+	case e.door <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		m.resume(sid)
+		return nil, nil, context.Cause(ctx)
+	}
+	return e, sync.OnceFunc(func() { leave(); <-e.door }), nil
+}
+
+// resume starts what waits in a session that was not closed after all.
+func (m *Manager) resume(sid frames.SessionID) {
+	m.mu.RLock()
+	e := m.dir.byID[sid]
+	live := e != nil && e.actor != nil
+	m.mu.RUnlock()
+	if live {
+		_ = m.bare(sid, func(a *actor) error { a.startNext(); return nil })
+	}
 }
 
 // awaitHalt waits for the session's turn, its children and its agent.
@@ -137,20 +207,8 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// reopen lets the session begin things again.
-func (m *Manager) reopen(sid frames.SessionID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.dir.byID[sid]; e != nil {
-		e.closing = false
-	}
-}
-
 // shut is the last step of a session that is closed: what waits is dropped.
 func (a *actor) shut(by *frames.By, placed func()) error {
-	if placed == nil {
-		placed = func() {}
-	}
 	if a.rec.Closed && len(a.rec.Queue) == 0 && len(a.rec.Tasks) == 0 {
 		placed()
 		a.stopped = true

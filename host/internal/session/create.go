@@ -172,10 +172,11 @@ func canonicalDir(dir string) (string, error) {
 // called, then it is announced. It returns the session's actor.
 func (m *Manager) bear(b *birth, placed func(frames.Session)) (*actor, error) {
 	e := &entry{id: b.id}
-	if err := m.adopt(e.id, b.rec); err != nil {
+	born, err := m.adopt(e.id, b.rec)
+	if err != nil {
 		return nil, err
 	}
-	defer m.births.Done()
+	defer born()
 	a := newActor(m, e)
 	a.born, a.loaded, a.quiet = true, true, true
 	if b.first != nil {
@@ -206,19 +207,23 @@ func (m *Manager) bear(b *birth, placed func(frames.Session)) (*actor, error) {
 }
 
 // adopt gives a new session its place in a tree, and counts it among the births
-// that Shutdown waits for.
-func (m *Manager) adopt(sid frames.SessionID, r *record) error {
+// that Shutdown, and whoever closes the parent, waits for until born is called.
+func (m *Manager) adopt(sid frames.SessionID, r *record) (born func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.Root, r.CreatedAt = sid, now()
 	if m.draining {
-		return ErrDraining
+		return nil, ErrDraining
 	}
 	if err := m.inherit(r); err != nil {
-		return err
+		return nil, err
 	}
 	m.births.Add(1)
-	return nil
+	if p := m.dir.byID[r.Parent]; p != nil {
+		p.births.Add(1)
+		return func() { p.births.Done(); m.births.Done() }, nil
+	}
+	return m.births.Done, nil
 }
 
 // inherit takes the lineage from the parent and checks the limits of trees. mu
@@ -231,7 +236,7 @@ func (m *Manager) inherit(r *record) error {
 	switch {
 	case p == nil:
 		return &ParamError{"parentSessionId", "there is no such session: list the sessions"}
-	case p.closing:
+	case p.closing > 0:
 		return ErrClosing
 	case p.sum.Depth+1 > m.cfg.MaxDepth:
 		return &ParamError{"parentSessionId", fmt.Sprintf("the tree is %d levels deep, want at most %d", p.sum.Depth+1, m.cfg.MaxDepth)}

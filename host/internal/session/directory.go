@@ -24,7 +24,11 @@ type entry struct {
 	actor   *actor              // nil while cold
 	turn    *turn               // the running turn
 	kids    map[*child]struct{} // started here, and their end is not told
-	closing bool
+	closing int                 // calls that close or delete it, or wait to
+	door    chan struct{}       // capacity 1; full while one of them does
+	// births counts children being made. Added to under the mutex, while
+	// nobody closes the session.
+	births sync.WaitGroup
 	// cold counts status frames being published for the cold session; an actor
 	// waits for them before it publishes. Added to under the mutex, while cold.
 	cold sync.WaitGroup
