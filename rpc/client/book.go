@@ -266,18 +266,36 @@ func (b *book) params() (calls []rpc.SubscribeParams, left []frames.SessionID) {
 	if b.host {
 		calls = append(calls, rpc.SubscribeParams{Host: true, Delivery: b.delivery})
 	}
-	for _, sid := range slices.Sorted(maps.Keys(b.cursors)) {
+	at := make(map[frames.SessionID]int, len(b.cursors)) // the call that names a session
+	for _, sid := range b.topDown() {
 		cur := b.cursors[sid]
-		i := slices.IndexFunc(calls, func(p rpc.SubscribeParams) bool {
-			return sameDelivery(p.Delivery, cur.delivery) && len(p.Sessions) < maxNamed
-		})
-		if i < 0 {
-			i = len(calls)
+		i := 0 // a call that resumes a tree must not come after one that names its members
+		if root, _ := b.treeAbove(sid); root != "" {
+			i = at[root]
+		}
+		for i < len(calls) && (!sameDelivery(calls[i].Delivery, cur.delivery) || len(calls[i].Sessions) >= maxNamed) {
+			i++
+		}
+		if i == len(calls) {
 			calls = append(calls, rpc.SubscribeParams{Delivery: cur.delivery})
 		}
-		calls[i].Sessions = append(calls[i].Sessions, cur.entry(sid))
+		calls[i].Sessions, at[sid] = append(calls[i].Sessions, cur.entry(sid)), i
 	}
 	return calls, slices.Sorted(maps.Keys(b.left))
+}
+
+// topDown returns the subscribed sessions, by the number of subscribed trees that
+// they are in and then by id: a tree's root comes before its members.
+func (b *book) topDown() []frames.SessionID {
+	depth := make(map[frames.SessionID]int, len(b.cursors))
+	for sid := range b.cursors {
+		for above, _ := b.treeAbove(sid); above != "" && depth[sid] <= len(b.cursors); above, _ = b.treeAbove(above) {
+			depth[sid]++
+		}
+	}
+	return slices.SortedFunc(maps.Keys(b.cursors), func(a, c frames.SessionID) int {
+		return cmp.Or(cmp.Compare(depth[a], depth[c]), cmp.Compare(a, c))
+	})
 }
 
 // again returns the call that subscribes one session from its cursor, and names

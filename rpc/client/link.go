@@ -110,12 +110,13 @@ func (l *link) call(ctx context.Context, method string, params any, first func([
 	if p == nil {
 		return nil, errNotSent
 	}
-	defer l.forget(id)
 	select {
 	case l.out <- appendRequest(id, method, raw):
 	case <-l.ctx.Done():
+		l.forget(id)
 		return nil, errNotSent
 	case <-ctx.Done():
+		l.forget(id)
 		return nil, context.Cause(ctx)
 	}
 	select {
@@ -125,6 +126,9 @@ func (l *link) call(ctx context.Context, method string, params any, first func([
 		}
 		return r.Result, errorOf(r.Error)
 	case <-ctx.Done():
+		if first == nil {
+			l.forget(id)
+		} // else the response still says what the host changed
 		return nil, context.Cause(ctx)
 	}
 }

@@ -1,9 +1,12 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/rpc"
@@ -62,9 +65,9 @@ func TestResumeNamesEveryCursor(t *testing.T) {
 		want := []rpc.SubscribeParams{
 			{Host: true},
 			{Delivery: &final, Sessions: []rpc.SubscribeSession{
+				{SessionID: "root", Since: new(frames.Seq(2)), Epoch: "e1", Tree: true},
 				{SessionID: "kid", Since: new(frames.Seq(1)), Epoch: "e2"},
 				{SessionID: "late", Since: new(frames.Seq(0)), Epoch: "e3"},
-				{SessionID: "root", Since: new(frames.Seq(2)), Epoch: "e1", Tree: true},
 			}},
 		}
 		got, _ := json.Marshal(<-second)
@@ -331,5 +334,89 @@ func TestLeftOutOfATreeStaysOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.want("subscribed root 0", "host/session-added", "host/live")
+	})
+}
+
+// A subscription whose caller gave up is still the host's: it is remembered whole,
+// and resumed as it was asked for.
+func TestGivenUpSubscriptionIsRemembered(t *testing.T) {
+	script := func(c *hostConn, n int) {
+		id, p, _ := c.subscribe()
+		if n > 1 {
+			if s := p.Sessions; len(s) != 1 || s[0].SessionID != "s" || !s[0].Tree || *s[0].Since != 1 || p.Delivery == nil || p.Delivery.Text != "final" {
+				c.t.Errorf("resumed %+v, want s with its tree and delivery after 1", p)
+			}
+			c.frame(frames.HostLive{})
+			c.wait()
+			return
+		}
+		time.Sleep(2 * time.Second)
+		c.open(id, "s", 0, 1, "e")
+		c.event("s", 1)
+		time.Sleep(time.Second)
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		p := rpc.SubscribeParams{
+			Sessions: []rpc.SubscribeSession{{SessionID: "s", Since: new(frames.Seq(0)), Tree: true}},
+			Delivery: &rpc.Delivery{Text: "final"},
+		}
+		if _, err := c.Subscribe(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Subscribe = %v, want the deadline", err)
+		}
+		framesOf(t, c).want("subscribed s 0", "event s 1", "host/live")
+	})
+}
+
+// Of sessions with other deliveries, a member of a tree is resumed after its root:
+// the call that resumes the tree would start it anew, with the root's delivery.
+func TestTreesAreResumedBeforeTheirMembers(t *testing.T) {
+	final := &rpc.Delivery{Text: "final"}
+	script := func(c *hostConn, n int) {
+		if n == 1 {
+			for range 3 {
+				id, p, _ := c.subscribe()
+				sid := p.Sessions[0].SessionID
+				if sid == "b-child" {
+					c.frame(frames.SessionAdded{SessionID: sid, Session: frames.Session{SessionID: sid, ParentSessionID: "c-root", RootSessionID: "c-root"}})
+				}
+				c.open(id, sid, 0, 0, "e")
+			}
+			c.next()
+			return
+		}
+		var order []frames.SessionID
+		for !slices.Contains(order, "b-child") || !slices.Contains(order, "c-root") {
+			id, p, ok := c.subscribe()
+			if !ok {
+				return
+			}
+			for _, s := range p.Sessions {
+				order = append(order, s.SessionID)
+			}
+			c.reply(id, rpc.SubscribeResult{})
+		}
+		if slices.Index(order, "b-child") < slices.Index(order, "c-root") {
+			c.t.Errorf("resumed %v, want c-root before b-child", order)
+		}
+		c.frame(frames.HostLive{})
+		c.wait()
+	}
+	bubble(t, script, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		for _, s := range []struct {
+			sid  frames.SessionID
+			tree bool
+			d    *rpc.Delivery
+		}{{"a-other", false, final}, {"c-root", true, nil}, {"b-child", false, final}} {
+			p := rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: s.sid, Since: new(frames.Seq(0)), Tree: s.tree}}, Delivery: s.d}
+			if _, err := c.Subscribe(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _ = c.Prompt(t.Context(), rpc.PromptParams{SessionID: "a-other"}) // it cuts the connection
+		framesOf(t, c).want("subscribed a-other 0", "subscribed c-root 0", "host/session-added", "subscribed b-child 0", "host/live")
 	})
 }
