@@ -184,6 +184,11 @@ func (w *world) checkDecisions(c *client.Client) {
 	if err != nil {
 		w.problem("grants.list: %v", err)
 	}
+	for _, g := range grants {
+		if w.verdicts.grants[g.ID] == "" {
+			w.problem("the grant %s holds, and no decision in the logs gave it", g.ID)
+		}
+	}
 	for id, by := range w.verdicts.grants {
 		if !slices.ContainsFunc(grants, func(g rpc.Grant) bool { return g.ID == id }) {
 			w.problem("the grant %s, given by the answer to %s, is gone", id, by)
