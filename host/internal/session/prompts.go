@@ -202,7 +202,7 @@ func (a *actor) enqueue(p *PromptArgs, hash string, placed func(PromptAnswer)) e
 		q.Turn = frames.TurnID(a.m.cfg.NewID())
 		answer.Turn = q.Turn
 	}
-	c := &commit{by: p.By, next: a.rec.clone()}
+	c := &commit{turn: answer.Turn, by: p.By, next: a.rec.clone()}
 	c.add(frames.PromptQueued{PromptID: p.ID, Mode: p.Mode, Content: p.Content})
 	c.next.enqueue(q)
 	c.row(promptRow{Hash: hash, Mode: p.Mode, Turn: answer.Turn, Queued: true, Content: p.Content}.row(a.id, p.ID))

@@ -111,6 +111,31 @@ func TestQueueRunsInOrder(t *testing.T) {
 	})
 }
 
+// The event of a waiting prompt names the turn that it will be, or that is to take
+// it, so that whoever sees it can cancel it, not only who sent it.
+func TestQueuedPromptNamesItsTurn(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.agent.on("first", hang)
+		r.agent.steer = func(ctx context.Context, _ agent.Prompt) error { <-ctx.Done(); return agent.ErrNotTaken }
+		sid := r.create(session.CreateArgs{})
+		r.prompt(sid, "first")
+		want := []frames.TurnID{r.prompt(sid, "second").Turn, r.prompt(sid, "left", mode(frames.ModeSteer)).Turn}
+		var got []frames.TurnID
+		for _, e := range r.log(sid) {
+			if e.Type == frames.PromptQueuedEvent {
+				got = append(got, e.TurnID)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("the queued events name the turns %q, want %q as answered", got, want)
+		}
+		r.cancel(sid, got[0], false)
+		if d := last[frames.PromptDequeued](r, sid); d.Reason != "cancelled" {
+			t.Errorf("dequeued %+v, want cancelled", d)
+		}
+	})
+}
+
 // What waited when the host died runs when the session wakes, before what woke
 // it.
 func TestQueueSurvivesACrash(t *testing.T) {
