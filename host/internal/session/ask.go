@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -24,7 +25,6 @@ type ask struct {
 	req    pending.Request
 	asked  frames.Payload
 	card   frames.Frame
-	policy frames.Policy
 	closed bool            // its decision is in the log, or is owed to it
 	opened bool            // it was tried to put what was asked into the log
 	told   func()          // the decision is in the actor's mailbox, or there is none
@@ -133,9 +133,6 @@ func (m *Manager) newAsk(t *turn, call frames.CallID, kind pending.Kind) *ask {
 	e := t.a.e
 	heard := make(chan struct{})
 	k := &ask{t: t, heard: heard, told: sync.OnceFunc(func() { close(heard) })}
-	if e.policy != nil {
-		k.policy = *e.policy
-	}
 	at := time.Now()
 	k.req = pending.Request{
 		ID: frames.RequestID(m.cfg.NewID()), Session: e.id, Root: e.sum.RootSessionID, Parent: e.sum.ParentSessionID,
@@ -143,30 +140,39 @@ func (m *Manager) newAsk(t *turn, call frames.CallID, kind pending.Kind) *ask {
 	}
 	if kind == pending.KindApproval {
 		wait := m.cfg.AskTimeout
-		if k.policy.AskTimeoutMs != 0 {
-			wait = pending.AskTimeout(k.policy)
+		if p := e.policy; p != nil && p.AskTimeoutMs != 0 {
+			wait = pending.AskTimeout(*p)
 		}
 		k.req.ExpiresAt = at.Add(wait)
 	}
 	return k
 }
 
-// judge decides what policy and grants decide; nil means that a person is
+// judge decides what policy and grants decide now; nil means that a person is
 // asked. A deny rule of an ancestor denies here too.
 func (m *Manager) judge(k *ask) *verdict {
-	p := k.req.Approval
-	v := pending.Judge(k.policy, p.Tool.Name, p.Canonical)
-	if v.Decision == pending.Deny || m.deniedAbove(k) {
-		return &verdict{frames.Rejected, frames.CausePolicy, "", "the session's policy does not allow this call"}
+	m.mu.RLock()
+	policy := frames.Policy{}
+	if p := k.t.a.e.policy; p != nil {
+		policy = *p
 	}
-	if v.Decision == pending.Allow {
-		return &verdict{outcome: frames.AllowedOnce, cause: frames.CausePolicy}
-	}
-	g, ok := m.table.Grants().Match(p.Agent, p.Tool.Name, p.Cwd, p.Canonical, k.req.Root, time.Now())
-	if !ok {
+	m.mu.RUnlock()
+	if k.req.Kind == pending.KindQuestion {
+		if policy.Mode == pending.ModeDeny {
+			return &verdict{outcome: frames.Cancelled, cause: frames.CausePolicy}
+		}
 		return nil
 	}
-	return &verdict{outcome: frames.AllowedAlways, cause: frames.CausePolicy, grant: g.ID}
+	v, g := m.table.Decide(policy, k.req.Approval, k.req.Root)
+	switch {
+	case v.Decision == pending.Deny || m.deniedAbove(k):
+		return &verdict{frames.Rejected, frames.CausePolicy, "", "the session's policy does not allow this call"}
+	case g != nil:
+		return &verdict{outcome: frames.AllowedAlways, cause: frames.CausePolicy, grant: g.ID}
+	case v.Decision == pending.Allow:
+		return &verdict{outcome: frames.AllowedOnce, cause: frames.CausePolicy}
+	}
+	return nil
 }
 
 // deniedAbove reports whether a deny rule of an ancestor matches.
@@ -197,6 +203,10 @@ func (k *ask) settleUnasked(v verdict) agent.Decision {
 		v = verdict{outcome: frames.Cancelled, cause: mk.cause}
 	}
 	err := k.record(pending.Settlement{Outcome: v.outcome, Cause: v.cause, Grant: v.grant, Feedback: v.why})
+	if err == errChanged {
+		v = verdict{frames.Rejected, frames.CausePolicy, "", "the policy or a grant changed while the call was judged"}
+		err = k.record(pending.Settlement{Outcome: v.outcome, Cause: v.cause, Feedback: v.why})
+	}
 	if err != nil && v.outcome.Allows() {
 		return agent.Decision{Outcome: frames.Unavailable, Cause: frames.CauseAbort, Feedback: said(err)}
 	}
@@ -208,10 +218,20 @@ func (k *ask) settleUnasked(v verdict) agent.Decision {
 	return k.decision(agent.Decision{Outcome: v.outcome, Cause: v.cause, Feedback: v.why})
 }
 
-// record appends both audit events of a request that nobody was asked for.
+// errChanged means that what a request was judged by is no longer so.
+var errChanged = errors.New("session: the policy changed meanwhile")
+
+// record appends both audit events of a request that nobody was asked for. What
+// allowed it has to hold in this step still: a policy that is in the log, and a
+// revocation that was acknowledged, count for all that comes after.
 func (k *ask) record(s pending.Settlement) error {
 	a := k.t.a
 	return a.do(a.m.io, func() error {
+		if s.Outcome.Allows() {
+			if v := a.m.judge(k); v == nil || v.outcome != s.Outcome || v.grant != s.Grant {
+				return errChanged
+			}
+		}
 		c := &commit{turn: k.t.id}
 		c.add(k.asked)
 		c.add(k.decidedEvent(s))
@@ -227,6 +247,12 @@ func (k *ask) record(s pending.Settlement) error {
 func (k *ask) wait(ctx context.Context) (pending.Settlement, error) {
 	m := k.t.a.m
 	s, err := m.table.Ask(ctx, k.req, k, k.open)
+	if errors.Is(err, errChanged) { // nobody was asked
+		s.Outcome, s.Cause, err = frames.Rejected, frames.CauseModeChange, nil
+		if k.req.Kind == pending.KindQuestion {
+			s.Outcome = frames.Cancelled
+		}
+	}
 	if err == nil && !k.opened {
 		if mk := m.markOf(k.t); mk != nil {
 			<-mk.placed
@@ -248,6 +274,9 @@ func (k *ask) open(ctx context.Context) error {
 	return a.do(ctx, func() error {
 		if a.turn != k.t || k.t.outcome != nil {
 			return agent.ErrTurnOver
+		}
+		if v := a.m.judge(k); v != nil && !v.outcome.Allows() {
+			return errChanged
 		}
 		c := &commit{turn: k.t.id, asked: true, notices: []Notice{{Key: string(k.req.ID), Frame: k.card}}}
 		c.add(k.asked)
@@ -360,8 +389,8 @@ func (t *turn) Question(ctx context.Context, qs ...frames.Question) (agent.Answe
 	if err := k.questions(qs); err != nil {
 		return none, err
 	}
-	if k.policy.Mode == pending.ModeDeny {
-		d := k.settleUnasked(verdict{outcome: frames.Cancelled, cause: frames.CausePolicy})
+	if v := t.a.m.judge(k); v != nil {
+		d := k.settleUnasked(*v)
 		return agent.Answers{Outcome: d.Outcome, Cause: d.Cause}, nil
 	}
 	s, err := k.wait(ctx)

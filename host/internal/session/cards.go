@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/muxhost/muxhost/frames"
@@ -65,7 +66,11 @@ func (m *Manager) Grants() []pending.Grant { return m.table.Grants().List() }
 
 // RevokeGrant ends a grant; it returns when that is durable.
 func (m *Manager) RevokeGrant(ctx context.Context, id frames.GrantID) error {
-	return m.table.Grants().Revoke(ctx, id)
+	err := m.table.Grants().Revoke(ctx, id)
+	if _, unknown := errors.AsType[*pending.GrantNotFoundError](err); err != nil && !unknown {
+		return &StorageError{err}
+	}
+	return err
 }
 
 // grantRows keeps grants in [store.TableGrant]. A grant is saved before the answer
