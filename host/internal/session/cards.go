@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/internal/pending"
@@ -56,9 +57,48 @@ func (m *Manager) treeOf(sid frames.SessionID) []frames.SessionID {
 	return append([]frames.SessionID{sid}, ids(e.below())...)
 }
 
+// lookBack bounds how many events are searched for how a request ended.
+const lookBack = 512
+
 // Answer settles a request with a client's answer; see [pending.Table.Answer].
+// How a request ended that the table does not know, since it was settled before
+// the host started, is looked up near the end of the log: a client whose
+// acknowledgement was lost asks soon.
 func (m *Manager) Answer(ctx context.Context, a pending.Answer, placed func()) error {
-	return m.table.Answer(ctx, a, placed)
+	err := m.table.Answer(ctx, a, placed)
+	if e, ok := errors.AsType[*pending.NotPendingError](err); ok && e.Settled == nil {
+		e.Settled = m.ended(ctx, a)
+	}
+	return err
+}
+
+// ended looks for the end of a request in the log; nil if it is not there.
+func (m *Manager) ended(ctx context.Context, a pending.Answer) *pending.Settlement {
+	page, err := m.History(ctx, a.Session, nil, nil, lookBack, maxPageBytes)
+	if err != nil {
+		return nil // what is not known stays so
+	}
+	for _, enc := range slices.Backward(page.Events) {
+		if enc.Type != frames.ApprovalDecidedEvent && enc.Type != frames.QuestionDecidedEvent {
+			continue
+		}
+		e, err := frames.DecodeEvent(enc.Data)
+		if err != nil {
+			continue
+		}
+		p, _ := e.Payload()
+		switch p := p.(type) {
+		case *frames.ApprovalDecided:
+			if p.ID == a.ID && a.Kind == pending.KindApproval {
+				return &pending.Settlement{Outcome: p.Outcome, Cause: p.Origin, By: p.By, Grant: p.Grant, At: e.Time.Time}
+			}
+		case *frames.QuestionDecided:
+			if p.ID == a.ID && a.Kind == pending.KindQuestion {
+				return &pending.Settlement{Outcome: p.Outcome, Cause: p.Origin, By: p.By, At: e.Time.Time}
+			}
+		}
+	}
+	return nil
 }
 
 // Grants returns the stored "always" answers that hold.

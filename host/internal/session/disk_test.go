@@ -18,6 +18,7 @@ type disk struct {
 	landed error                   // of the next append, which is stored
 	blind  error                   // of Head
 	reads  int                     // of logs
+	bytes  int                     // of events read
 	before func(evs []store.Event) // called before every append
 	after  int                     // appends that succeed until late is the error of every write
 	late   error
@@ -81,6 +82,12 @@ func (d *disk) set(f func(d *disk)) {
 }
 
 func (d *disk) Read(ctx context.Context, sid frames.SessionID, after frames.Seq, limit, maxBytes int) ([]store.Event, error) {
-	d.set(func(d *disk) { d.reads++ })
-	return d.Store.Read(ctx, sid, after, limit, maxBytes)
+	evs, err := d.Store.Read(ctx, sid, after, limit, maxBytes)
+	d.set(func(d *disk) {
+		d.reads++
+		for _, e := range evs {
+			d.bytes += len(e.Data)
+		}
+	})
+	return evs, err
 }

@@ -81,29 +81,44 @@ func readError(err error) error {
 	return &StorageError{err}
 }
 
-// pageBefore fills a page with the last events before end that fit.
+// pageBefore fills a page with the last events before end that fit. It goes back
+// in steps that are about as large as what still fits.
 func (m *Manager) pageBefore(ctx context.Context, sid frames.SessionID, p Page, end frames.Seq, limit, maxBytes int) (Page, error) {
-	from := p.First - 1 // the page begins after it
-	if end > p.First+frames.Seq(limit) {
-		from = end - 1 - frames.Seq(limit)
-	}
-	size := 0
-	for at := from; at+1 < end; {
-		evs, err := m.page(ctx, sid, at, int(end-1-at), pageBytes)
-		if err != nil || len(evs) == 0 {
+	size, step := 0, 16
+	for end > p.First && len(p.Events) < limit && size < maxBytes {
+		step = min(step, limit-len(p.Events), int(end-p.First))
+		evs, n, err := m.stretch(ctx, sid, end-frames.Seq(step), end)
+		if err != nil {
 			return p, err
 		}
-		p.Events, at = append(p.Events, evs...), evs[len(evs)-1].Seq
-		for _, e := range evs {
-			size += len(e.Data)
-		}
-		for size > maxBytes && len(p.Events) > 1 {
-			size -= len(p.Events[0].Data)
-			p.Events = p.Events[1:]
-		}
+		p.Events, end = append(evs, p.Events...), end-frames.Seq(step)
+		size += n
+		step = max(1, (maxBytes-size)*len(p.Events)/max(size, 1))
+	}
+	for size > maxBytes && len(p.Events) > 1 {
+		size -= len(p.Events[0].Data)
+		p.Events = p.Events[1:]
 	}
 	p.More = len(p.Events) > 0 && p.Events[0].Seq > p.First
 	return p, nil
+}
+
+// stretch reads the events from from up to before end, and tells their size.
+func (m *Manager) stretch(ctx context.Context, sid frames.SessionID, from, end frames.Seq) (out []frames.Encoded, size int, err error) {
+	for from < end {
+		evs, err := m.page(ctx, sid, from-1, int(end-from), pageBytes)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(evs) == 0 {
+			return nil, 0, &StorageError{fmt.Errorf("%w: session %s has no event %d", store.ErrCorrupt, sid, from)}
+		}
+		for _, e := range evs {
+			size += len(e.Data)
+		}
+		out, from = append(out, evs...), evs[len(evs)-1].Seq+1
+	}
+	return out, size, nil
 }
 
 // events yields the decoded events after a seq; an error is the last pair.
