@@ -214,6 +214,13 @@ func (a *actor) shut(by *frames.By, placed func()) error {
 		a.stopped = true
 		return nil
 	}
+	if len(a.rec.Queue)+len(a.rec.Tasks) >= maxEnds { // more than fit one append
+		c := &commit{by: by, next: a.rec.clone()}
+		a.endTasks(c, "cancelled")
+		if err := a.commit(c); err != nil {
+			return err
+		}
+	}
 	c := &commit{by: by, next: a.rec.clone(), placed: placed, status: true}
 	for _, q := range a.rec.Queue {
 		c.add(frames.PromptDequeued{PromptID: q.ID, Reason: "closed"})

@@ -52,9 +52,20 @@ type leftOpen struct {
 }
 
 // repair closes everything that the host left open when it stopped: in one
-// append, but for more than fit.
+// append, but for more than fit. Each append leaves a log and a record that a
+// repair can begin with, so that it may be cut off anywhere.
 func (a *actor) repair() error {
-	c := &commit{next: a.rec.clone(), status: true}
+	for len(a.rec.Spawned)+len(a.rec.Tasks) > maxEnds {
+		c := &commit{next: a.rec.clone()}
+		if a.rec.Turn != nil {
+			c.turn = a.rec.Turn.ID
+		}
+		c.interrupt()
+		if err := a.commit(c); err != nil {
+			return err
+		}
+	}
+	c := &commit{status: true}
 	var asked []frames.RequestID
 	if t := a.rec.Turn; t != nil {
 		open, err := a.findOpen(t)
@@ -64,24 +75,45 @@ func (a *actor) repair() error {
 		c.turn = t.ID
 		asked = open.close(c)
 	}
-	for _, s := range a.rec.Spawned {
-		c.add(frames.AgentCompleted{ChildSessionID: s.Child, CallID: s.Call, Status: string(frames.TurnInterrupted)})
+	for len(c.events) > maxEnds { // a log tells which of these are closed
+		part := &commit{events: c.events[:maxEnds]}
+		if err := a.commit(part); err != nil {
+			return err
+		}
+		c.events = c.events[maxEnds:]
 	}
-	for _, t := range a.rec.Tasks {
-		c.add(frames.TaskCompleted{TaskID: t.ID, Status: "interrupted"})
-	}
+	c.next = a.rec.clone()
+	c.interrupt()
 	if a.rec.Turn != nil {
 		c.add(frames.TurnEnd{Reason: frames.TurnInterrupted})
 	}
-	c.next.Turn, c.next.Spawned, c.next.Tasks = nil, nil, nil
+	c.next.Turn = nil
 	a.giveUpSteers(c.next)
-	if err := a.commitAll(c); err != nil {
+	if err := a.commit(c); err != nil {
 		return err
 	}
 	for _, id := range asked {
 		a.m.table.Restore(a.id, id, pending.Settlement{Outcome: frames.Cancelled, Cause: frames.CauseShutdown, At: now().Time})
 	}
 	return nil
+}
+
+// maxEnds bounds the ends of one append of a repair: two such lists and a turn's
+// end fit.
+const maxEnds = store.MaxBatch/2 - 1
+
+// interrupt ends children and tasks, as many as fit, and takes them from the
+// record.
+func (c *commit) interrupt() {
+	r, room := c.next, maxEnds
+	for ; len(r.Spawned) > 0 && room > 0; room-- {
+		c.add(frames.AgentCompleted{ChildSessionID: r.Spawned[0].Child, CallID: r.Spawned[0].Call, Status: string(frames.TurnInterrupted)})
+		r.Spawned = r.Spawned[1:]
+	}
+	for ; len(r.Tasks) > 0 && room > 0; room-- {
+		c.add(frames.TaskCompleted{TaskID: r.Tasks[0].ID, Status: "interrupted"})
+		r.Tasks = r.Tasks[1:]
+	}
 }
 
 // findOpen reads the log of the open turn.

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/muxhost/muxhost/frames"
@@ -172,6 +173,52 @@ func TestSteerSurvivesACrash(t *testing.T) {
 		for _, e := range r.log(sid) {
 			if e.Type == frames.TurnStartEvent && e.TurnID == "" {
 				t.Errorf("turn %d has no id", e.Seq)
+			}
+		}
+	})
+}
+
+// A crash at any append of a repair, however much there is to close, leaves
+// nothing closed twice and nothing open.
+func TestRepairInterruptedAnywhereClosesOnce(t *testing.T) {
+	bubble(t, func(r *rig) {
+		const many = 150 // of each
+		r.agent.on("kid", hang)
+		r.agent.on("go", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
+			for i := range many {
+				_ = t.Emit(ctx, frames.ToolCall{CallID: frames.CallID(fmt.Sprint("c", i)), Name: "sh"})
+				_, _ = t.Spawn(ctx, agent.Spawn{Prompt: []frames.ContentBlock{frames.Text("kid")}})
+				if _, err := t.Task(ctx, "build", "make"); (err != nil) != (i >= 64) {
+					r.t.Errorf("task %d: %v, want 64 of them", i, err)
+				}
+			}
+			return hang(ctx, t, agent.Prompt{})
+		})
+		sid := r.create(session.CreateArgs{})
+		r.prompt(sid, "go")
+		r.wait()
+		was, crashes := r.tweak, 0
+		r.tweak = func(c *session.Config) {
+			was(c)
+			d := c.Store.(*disk)
+			d.after, d.late = 1, store.ErrClosed
+			if crashes == 0 {
+				d.after += many // the children come first
+			}
+		}
+		for ; crashes < 8; crashes++ {
+			r.crash()
+		}
+		r.tweak = was
+		r.crash()
+		for what, n := range map[string][2]int{
+			"children": {len(every[frames.AgentSpawned](r, sid)), len(every[frames.AgentCompleted](r, sid))},
+			"tasks":    {len(every[frames.TaskStarted](r, sid)), len(every[frames.TaskCompleted](r, sid))},
+			"calls":    {len(every[frames.ToolCall](r, sid)), len(every[frames.ToolResult](r, sid))},
+			"turns":    {len(every[frames.TurnStart](r, sid)), len(every[frames.TurnEnd](r, sid))},
+		} {
+			if n[0] == 0 || n[0] != n[1] {
+				t.Errorf("%s: %d began, %d ended", what, n[0], n[1])
 			}
 		}
 	})

@@ -9,6 +9,9 @@ import (
 	"github.com/muxhost/muxhost/host/agent"
 )
 
+// maxTasks bounds the tasks of one session.
+const maxTasks = 64
+
 // background is a task of an agent; to it, the [agent.Task].
 type background struct {
 	m      *Manager
@@ -37,6 +40,9 @@ func (t *turn) Task(ctx context.Context, kind, label string) (agent.Task, error)
 func (a *actor) taskStarted(t *turn, b *background, kind, label string) error {
 	if a.turn != t || t.outcome != nil {
 		return agent.ErrTurnOver
+	}
+	if len(a.rec.Tasks) >= maxTasks {
+		return fmt.Errorf("task: %d run in this session already, which is the most: end some", maxTasks)
 	}
 	c := &commit{turn: t.id, next: a.rec.clone()}
 	c.add(frames.TaskStarted{TaskID: b.id, Kind: kind, Label: label})
