@@ -119,24 +119,30 @@ func (d *Dir) write(temp string, m *meter) (_ frames.BlobID, err error) {
 }
 
 // place gives a written file its name. It reports false when the blob was there
-// already. Two writers of the same blob at once both count it until the next
-// start; that errs towards refusing early.
+// already; it may be another writer's, who has not synced the name yet. Two
+// writers of the same blob at once both count it until the next start; that errs
+// towards refusing early.
 func (d *Dir) place(temp string, id frames.BlobID) (fresh bool, err error) {
 	if info, err := d.root.Lstat(string(id)); err == nil && info.Mode().IsRegular() {
-		return false, nil
+		return false, d.sync()
 	}
 	if err := d.root.Rename(temp, string(id)); err != nil {
 		return false, fmt.Errorf("put a blob in place: %w", err)
 	}
+	return true, d.sync()
+}
+
+// sync makes the names in the directory durable.
+func (d *Dir) sync() error {
 	dir, err := d.root.Open(".")
 	if err != nil {
-		return true, fmt.Errorf("open the blob directory to sync it: %w", err)
+		return fmt.Errorf("open the blob directory to sync it: %w", err)
 	}
 	defer dir.Close() //nolint:errcheck // only synced
 	if err := syncDir(dir); err != nil {
-		return true, fmt.Errorf("sync the blob directory: %w", err)
+		return fmt.Errorf("sync the blob directory: %w", err)
 	}
-	return true, nil
+	return nil
 }
 
 // Read returns at most limit bytes (0: [MaxPage], which is also the most) from
