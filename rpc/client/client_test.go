@@ -380,3 +380,49 @@ func TestOverrunLosesTheCallAndNoEvent(t *testing.T) {
 }
 
 // A session of a tree whose log was replaced starts anew after a Reset; the base of
+
+// A connection whose subscriptions run again starts the waits anew; one that broke
+// before that does not, and is not taken for a slow client's.
+func TestWaitsStartAnewOnceResumed(t *testing.T) {
+	for _, row := range []struct {
+		resumes bool
+		code    websocket.StatusCode
+		min     time.Duration // of the wait after the fifth connection
+		max     time.Duration
+	}{
+		{true, websocket.StatusGoingAway, 50 * time.Millisecond, 100 * time.Millisecond},
+		{true, 4008, 0, 0},
+		{false, websocket.StatusGoingAway, 800 * time.Millisecond, 1600 * time.Millisecond},
+		{false, 4008, 400 * time.Millisecond, 1600 * time.Millisecond},
+	} {
+		var ended, began time.Time
+		script := func(c *hostConn, n int) {
+			if n == 6 {
+				began = time.Now()
+				c.frame(frames.HostLive{})
+				c.wait()
+				return
+			}
+			id, _, _ := c.subscribe()
+			if row.resumes || n == 1 {
+				c.open(id, "s", 0, 0, "e")
+				time.Sleep(time.Second)
+			}
+			ended = time.Now()
+			_ = c.sock.Close(row.code, "because")
+		}
+		bubble(t, script, func(t *testing.T, h *fakeHost) {
+			c := h.connect(h.options())
+			watch(t, c, "s")
+			r := framesOf(t, c)
+			for {
+				if got, err := r.take(); got == "host/live" || err != nil {
+					break
+				}
+			}
+			if d := began.Sub(ended); d < row.min || d > row.max {
+				t.Errorf("resumes %v, code %d: came back after %v, want %v to %v", row.resumes, row.code, d, row.min, row.max)
+			}
+		})
+	}
+}
