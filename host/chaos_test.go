@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,7 +33,8 @@ import (
 // durable events 1 … head of every session, each once, and its picture is the
 // log's picture.
 func TestClientsThatAreCutAnywhereLoseNothing(t *testing.T) {
-	const clients, dials = 10, 100
+	const clients = 10
+	dials := reconnects(t) / clients
 	w := newChaosWorld(t)
 	roots := w.load(4)
 	var wg sync.WaitGroup
@@ -63,6 +66,22 @@ func TestClientsThatAreCutAnywhereLoseNothing(t *testing.T) {
 		w.finish(t, r)
 		w.compare(t, fmt.Sprintf("client %d after %d connections", i, r.Dials()), r)
 	}
+}
+
+// reconnectsEnv says how many connections all clients of that test open together.
+const reconnectsEnv = "MUXHOST_TEST_RECONNECTS"
+
+func reconnects(t *testing.T) int {
+	t.Helper()
+	s := os.Getenv(reconnectsEnv)
+	if s == "" {
+		return 1000
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 10 {
+		t.Fatalf("%s=%s: it takes a number of connections from 10 on, such as 10000", reconnectsEnv, s)
+	}
+	return n
 }
 
 // chaosWorld is a host on a real disk and a real socket, under load.

@@ -148,7 +148,7 @@ func (w *world) checkPrompts(c *client.Client) {
 		}
 	}
 	for i, p := range answered {
-		if i >= len(answered)-10 || w.rnd.IntN(len(answered)) < 3 {
+		if i >= len(answered)-5 || w.rnd.IntN(len(answered)) < 2 {
 			w.send(w.ctx, c, p.params.PromptID)
 		}
 	}

@@ -18,9 +18,9 @@ import (
 func newRoots() []*root {
 	gone := func(*world, int) (string, string) { return "go", "" }
 	return []*root{
-		{agent: "demo", config: `{"role":"stream","speed":0,"chunks":200,"size":60,"everyMs":1,"durableEvery":10}`, most: 4, text: gone},
+		{agent: "demo", config: `{"role":"stream","speed":0,"chunks":100,"size":60,"everyMs":3,"durableEvery":4}`, most: 4, text: gone},
 		{agent: "demo", config: `{"role":"asks","speed":0,"count":40,"parallel":4}`, most: 4, text: gone},
-		{agent: "demo", config: `{"role":"spawns","speed":0,"count":2,"depth":1}`, most: 1, text: gone},
+		{agent: "demo", config: `{"role":"spawns","speed":0,"count":2,"depth":1}`, most: 1, text: gone, spawns: true},
 		{agent: "shell", config: `{}`, most: 5, text: (*world).command},
 		{agent: "shell", config: `{}`, most: 3, text: (*world).command},
 		{agent: "shell", config: `{}`, most: 2, text: func(*world, int) (string, string) { return "@ask which? | this | that", "" }},
@@ -38,16 +38,22 @@ func (w *world) command(n int) (line, mark string) {
 	return line, mark
 }
 
-// load gives every session work, until the connection of c ends.
+// load gives every session work, until the connection of c ends. What makes more
+// sessions is done in every third round.
 func (w *world) load(c *client.Client, round int) {
 	ctx := w.ctx
 	for _, r := range w.roots {
+		if r.spawns && round%3 != 0 {
+			continue
+		}
 		seed := w.rnd.Uint64()
 		w.calls.Go(func() { w.feed(ctx, c, r, seed) })
 	}
 	named := w.roots[w.rnd.IntN(len(w.roots))].sid
 	w.calls.Go(func() { w.rename(ctx, c, named, round) })
-	w.calls.Go(func() { w.create(ctx, c, fmt.Sprint("c", round)) })
+	if round%3 == 0 {
+		w.calls.Go(func() { w.create(ctx, c, fmt.Sprint("c", round)) })
+	}
 }
 
 // feed sends again what nobody was told about, then new prompts; one at least.

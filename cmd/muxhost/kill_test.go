@@ -106,7 +106,7 @@ func (w *world) round(round int, check bool) {
 	if check {
 		w.check(c, round%20 == 19)
 	}
-	now := w.in(1 + w.rnd.IntN(1+w.rnd.IntN(600)))
+	now := w.in(1 + w.rnd.IntN(1+w.rnd.IntN(400)))
 	w.load(c, round)
 	w.await(now)
 	w.crash(c, cancel)
@@ -246,7 +246,7 @@ func (w *world) weigh(kills int) {
 		return
 	}
 	for what, got := range map[string]int{
-		"turns interrupted": interrupted, "requests decided": len(w.verdicts.byID), "answers acknowledged": len(w.accepted),
+		"turns interrupted": interrupted, "requests decided": len(w.verdicts.byID), "answers acknowledged": len(w.accepted), "commands run": 10 * len(ran),
 	} {
 		if got < kills {
 			w.t.Errorf("only %d %s in %d kills; the load is too weak to test anything: %s", got, what, kills, strings.Join(w.found(), "; "))

@@ -66,6 +66,7 @@ type root struct {
 	config string
 	most   int // prompts that may wait
 	text   func(w *world, n int) (text, mark string)
+	spawns bool
 	waits  int // prompts that wait, as the log has it
 }
 
