@@ -264,7 +264,7 @@ func TestDeadlinePassesWithNobodyThere(t *testing.T) {
 // its descendants asked; the turn ends after theirs, and a second cancel of it
 // spares the prompt that came meanwhile.
 func TestCancelSettlesATreeAndSparesTheNextPrompt(t *testing.T) {
-	play(t, nil, func(t *testing.T, s *scene) {
+	counted(t, func(t *testing.T, s *scene, c *counting) {
 		gate(s)
 		s.pup.on("parent", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
 			for i := range 2 {
@@ -299,7 +299,8 @@ func TestCancelSettlesATreeAndSparesTheNextPrompt(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		s.cascaded(w, root, turn)
+		s.cascaded(w, root)
+		c.endsLast(t, root)
 		if x := s.list(w)[root]; x.State != frames.StateRequiresAction {
 			t.Errorf("after both cancels the next prompt's session is %s, want it waiting for its approval", x.State)
 		}
@@ -319,30 +320,37 @@ func TestCancelSettlesATreeAndSparesTheNextPrompt(t *testing.T) {
 }
 
 // cascaded holds what a client was told of a cancel over a tree.
-func (s *scene) cascaded(w *hosttest.Watch, root frames.SessionID, turn frames.TurnID) {
+func (s *scene) cascaded(w *hosttest.Watch, root frames.SessionID) {
 	s.t.Helper()
 	causes := map[frames.Cause]int{}
-	below := 0
-	for _, g := range w.Got() {
-		switch f := g.Frame.(type) {
-		case *frames.ApprovalResolved:
-			causes[f.Origin]++
-			if want := f.SessionID == root; f.Outcome != frames.Cancelled || (f.Origin == frames.CauseAbort) != want {
-				s.t.Errorf("a request of root (%v) was settled %s by %s", want, f.Outcome, f.Origin)
-			}
-		case *frames.SessionEvent:
-			if g.Event.Type != frames.TurnEndEvent {
-				continue
-			}
-			if f.SessionID != root {
-				below++
-			} else if g.Event.TurnID == turn && below != 2 {
-				s.t.Errorf("the cancelled turn ended after %d of its 2 descendants", below)
-			}
+	for _, f := range framesOf[*frames.ApprovalResolved](w) {
+		causes[f.Origin]++
+		if own := f.SessionID == root; f.Outcome != frames.Cancelled || (f.Origin == frames.CauseAbort) != own {
+			s.t.Errorf("a request of root (%v) was settled %s by %s", own, f.Outcome, f.Origin)
 		}
 	}
 	if causes[frames.CauseAbort] != 1 || causes[frames.CauseCascade] != 2 {
 		s.t.Errorf("settled by %v, want one abort and two cascades", causes)
+	}
+}
+
+// endsLast holds that the first turn/end of root was stored after two others.
+func (c *counting) endsLast(t *testing.T, root frames.SessionID) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	below := 0
+	for _, e := range c.order {
+		if e.event != string(frames.TurnEndEvent) {
+			continue
+		}
+		if e.session == root {
+			break
+		}
+		below++
+	}
+	if below != 2 {
+		t.Errorf("the cancelled turn ended after %d of its 2 descendants", below)
 	}
 }
 

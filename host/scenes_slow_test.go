@@ -29,7 +29,7 @@ import (
 // live; those that do not are closed with 4008 and resume without loss. All learn
 // the end of every request that they were shown.
 func TestClientsThatStopReadingLoseNothing(t *testing.T) {
-	const late, gone = 15, 15
+	late, gone := under(5, 15), under(5, 15)
 	play(t, nil, func(t *testing.T, s *scene) {
 		s.pup.on("load", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
 			return agent.Result{}, load(ctx, t, 100)
@@ -143,7 +143,8 @@ const perStalled = 32 << 10
 // A hundred clients that never read cost the host no more than their queues and
 // one frame each, and one that reads loses nothing and waits for none of them.
 func TestClientsThatNeverReadCostTheirQueueOnly(t *testing.T) {
-	const stalled, events = 100, 64
+	const stalled = 100
+	events := under(32, 64)
 	s, srv := socketScene(t)
 	s.pup.on("load", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
 		for range events {
