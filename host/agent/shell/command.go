@@ -27,6 +27,8 @@ const lateTimeout = 5 * time.Second
 
 // command runs one command line as a tool call that a person must allow.
 func (s *shell) command(ctx context.Context, t agent.Turn, line string) (agent.Result, error) {
+	s.awaitCommand()
+	defer s.setInput(nil)
 	frozen, err := encode(input{line, s.session.Cwd})
 	if err != nil {
 		return agent.Result{}, err
@@ -120,7 +122,6 @@ func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, froze
 		return frames.ToolResult{}, err
 	}
 	s.setInput(p.in)
-	defer s.setInput(nil)
 	end := p.wait(ctx, func(chunk []byte) {
 		if text := rec.add(chunk); text != "" {
 			// A turn that is over shows no more progress; the record goes on.

@@ -90,6 +90,7 @@ type shell struct {
 	closed bool
 	turns  sync.WaitGroup // added to under mu, while not closed
 	input  *stdin         // of the running command, or nil
+	coming chan struct{}  // closed once a command that is asked for runs or will not; nil: none is
 }
 
 // Prompt runs one turn: a command line, or a line for the agent itself.
@@ -131,12 +132,23 @@ func (s *shell) dispatch(ctx context.Context, t agent.Turn, text string) (agent.
 	}
 }
 
-// Steer gives a line to the running command's standard input. It is not taken
-// when no command runs, or when too much waits to be read already.
-func (s *shell) Steer(_ context.Context, p agent.Prompt) error {
+// Steer gives a line to the running command's standard input. While a command is
+// asked for or starts it blocks until that runs. It is not taken when no command
+// runs, or when too much waits to be read already.
+func (s *shell) Steer(ctx context.Context, p agent.Prompt) error {
 	s.mu.Lock()
-	in := s.input
+	in, coming := s.input, s.coming
 	s.mu.Unlock()
+	if in == nil && coming != nil {
+		select {
+		case <-coming:
+		case <-ctx.Done():
+			return agent.ErrNotTaken
+		}
+		s.mu.Lock()
+		in = s.input
+		s.mu.Unlock()
+	}
 	if in == nil {
 		return agent.ErrNotTaken
 	}
@@ -147,10 +159,23 @@ func (s *shell) Steer(_ context.Context, p agent.Prompt) error {
 	return in.write(text + "\n")
 }
 
+// setInput says whose input steers go to; nil for nobody's. Those that wait for a
+// command that was coming go on.
 func (s *shell) setInput(in *stdin) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.input = in
-	s.mu.Unlock()
+	if s.coming != nil {
+		close(s.coming)
+		s.coming = nil
+	}
+}
+
+// awaitCommand makes steers wait for the next setInput.
+func (s *shell) awaitCommand() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coming = make(chan struct{})
 }
 
 // Close cancels a running turn, kills what it started, and waits for that or

@@ -252,6 +252,43 @@ func TestSteeringIsStandardInput(t *testing.T) {
 	}
 }
 
+// A line that comes while a command is asked for or starts waits for its standard
+// input; where nothing may run it is not taken.
+func TestSteeringWaitsForTheCommand(t *testing.T) {
+	for _, allow := range []bool{true, false} {
+		asked, steering, steered := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, s := open(t, shell.Options{}, agenttest.Script{Approve: func(_ context.Context, _ *agenttest.Session, a agent.Approval) agent.Decision {
+			close(asked)
+			<-steering
+			if !allow {
+				return agent.Decision{Outcome: frames.Rejected}
+			}
+			return agent.Decision{Outcome: frames.AllowedOnce, Input: a.Input}
+		}})
+		start(t, func() {
+			<-asked
+			close(steering)
+			err := s.Steer(t.Context(), "word")
+			if err != nil {
+				cancel() // else the command would wait for its line
+			}
+			steered <- err
+		})
+		if _, err := s.Prompt(ctx, "read x; echo got $x"); err != nil {
+			t.Fatal(err)
+		}
+		err := <-steered
+		if got := text(agenttest.Last[frames.ToolResult](s)); allow && (err != nil || got != "got word\n") {
+			t.Errorf("Steer = %v, result %q; want the line in it", err, got)
+		}
+		if !allow && !errors.Is(err, agent.ErrNotTaken) {
+			t.Errorf("Steer of a rejected command = %v, want ErrNotTaken", err)
+		}
+	}
+}
+
 // A command that reads nothing is fed up to a limit, and ends all the same.
 func TestUnreadInputIsBounded(t *testing.T) {
 	ready := make(chan struct{}, 1)
