@@ -74,3 +74,23 @@ func TestCostBudgetIsExact(t *testing.T) {
 		r.prompt(sid, "go")
 	})
 }
+
+// What an agent says it cost counts only if it is money: nothing else wears out,
+// refills or breaks a budget.
+func TestAgentsCostsAreMoney(t *testing.T) {
+	bubble(t, func(r *rig) {
+		sid := r.create(session.CreateArgs{Budget: &frames.Budget{Cost: "1", Tokens: 100}})
+		for _, cost := range []string{"-5", "1e999999", "0x10", "9/1", "NaN", "", "0.99"} {
+			r.agent.on("go", spends(frames.Usage{Cost: cost, InputTokens: -1000}))
+			r.prompt(sid, "go")
+			_ = pause(r.t.Context(), 2*second)
+		}
+		r.agent.on("go", spends(frames.Usage{Cost: "0.01", InputTokens: 1}))
+		r.prompt(sid, "go")
+		_ = pause(r.t.Context(), 2*second)
+		_, err := r.tryPrompt(sid, "go")
+		if e, ok := errors.AsType[*session.BudgetError](err); !ok || e.What != "cost" {
+			t.Errorf("prompt: %v, want a BudgetError of cost", err)
+		}
+	})
+}

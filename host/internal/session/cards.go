@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/internal/pending"
@@ -142,6 +143,10 @@ func (g grantRows) Load(ctx context.Context) ([]pending.Grant, error) {
 				return nil, fmt.Errorf("grant %s: %w: %v", r.Key, store.ErrCorrupt, err)
 			}
 			after = r.Key
+			if !v.Holds(time.Now()) { // its time is over; nobody asks for it any more
+				_ = g.forget(ctx, v.ID) // on a full disk, say: the next start tries again
+				continue
+			}
 			sure, err := g.store.Get(ctx, store.TableHost, givenKey(v.ID))
 			if err != nil {
 				return nil, err
@@ -151,6 +156,11 @@ func (g grantRows) Load(ctx context.Context) ([]pending.Grant, error) {
 			}
 		}
 	}
+}
+
+// forget removes the rows of a grant.
+func (g grantRows) forget(ctx context.Context, id frames.GrantID) error {
+	return g.store.Put(ctx, store.Row{Table: store.TableGrant, Key: string(id)}, store.Row{Table: store.TableHost, Key: givenKey(id)})
 }
 
 // Save implements [pending.GrantStore].

@@ -153,3 +153,38 @@ func TestRevocationThatCannotBeStoredIsNotAcknowledged(t *testing.T) {
 		}
 	})
 }
+
+// A grant whose time is over leaves the disk with the next start.
+func TestExpiredGrantsLeaveTheDisk(t *testing.T) {
+	bubble(t, func(r *rig) {
+		got := make(chan agent.Decision, 1)
+		tell := r.asksWhenTold(got)
+		sid := r.create(session.CreateArgs{})
+		r.prompt(sid, "go")
+		tell()
+		r.wait()
+		if err := r.answer(sid, r.approvals(sid)[0].ID, frames.AllowedAlways); err != nil {
+			t.Fatal(err)
+		}
+		<-got
+		rows := func() (n int) {
+			for table, prefix := range map[string]string{store.TableGrant: "", store.TableHost: "given/"} {
+				rs, err := r.store.Scan(r.t.Context(), table, prefix, "", 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += len(rs)
+			}
+			return n
+		}
+		r.restart()
+		if n := rows(); n != 2 || len(r.m.Grants()) != 1 {
+			t.Errorf("%d rows and %d grants after a restart, want both rows of the one", n, len(r.m.Grants()))
+		}
+		time.Sleep(9 * time.Hour)
+		r.restart()
+		if n := rows(); n != 0 {
+			t.Errorf("%d rows are left of an expired grant", n)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"strings"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/store"
@@ -168,8 +169,12 @@ func spent(limit, used string) bool {
 	return ok1 && ok2 && u.Cmp(l) >= 0
 }
 
-// addCost returns the sum of two decimal strings; what is none counts nothing.
+// addCost returns the sum of two decimal strings. An agent's b counts nothing if
+// it is not a plain decimal: no sign, no exponent, no more digits than money has.
 func addCost(a, b string) string {
+	if len(b) > 32 || strings.Trim(b, "0123456789.") != "" {
+		return a
+	}
 	x, ok := new(big.Rat).SetString(b)
 	if !ok {
 		return a

@@ -241,7 +241,7 @@ func (a *actor) endTurn(t *turn) error {
 		c.next.Contexts = c.next.Contexts[t.contexts:]
 	}
 	if u := end.Usage; u != nil {
-		c.next.Tokens += u.InputTokens + u.OutputTokens
+		c.next.Tokens += max(u.InputTokens, 0) + max(u.OutputTokens, 0)
 		c.next.Cost = addCost(c.next.Cost, u.Cost)
 	}
 	if mk := a.m.markOf(t); mk != nil {
