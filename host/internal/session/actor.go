@@ -40,7 +40,6 @@ type actor struct {
 
 	turn    *turn
 	steered frames.PromptID // being offered to the agent now
-	asks    map[frames.RequestID]bool
 	tasks   map[frames.TaskID]*background
 
 	ag       agent.Agent
@@ -70,7 +69,6 @@ func newActor(m *Manager, e *entry) *actor {
 		m: m, e: e, id: e.id, log: m.log.With("session", string(e.id)),
 		box: make(chan msg, mailbox), poke: make(chan struct{}, 1), gone: make(chan struct{}),
 		contents: map[frames.PromptID][]frames.ContentBlock{},
-		asks:     map[frames.RequestID]bool{},
 		tasks:    map[frames.TaskID]*background{},
 		retry:    time.NewTimer(time.Hour), idle: time.NewTimer(time.Hour),
 	}

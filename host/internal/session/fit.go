@@ -159,8 +159,5 @@ func previewJSON(b []byte) json.RawMessage {
 	return out
 }
 
-// clip bounds a text that only people read.
-func clip(s string) string {
-	s, _ = frames.Preview(frames.ValidText(strings.TrimSpace(s)), maxMessage)
-	return s
-}
+// clip bounds a text that only people read, as encoded.
+func clip(s string) string { return preview(frames.ValidText(strings.TrimSpace(s)), maxMessage) }

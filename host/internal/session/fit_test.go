@@ -82,3 +82,40 @@ func TestLargeEventWithoutPartsIsRefused(t *testing.T) {
 		r.wantTypes(sid, "turn/start", "user/message", "turn/end")
 	})
 }
+
+// A call whose input or words grow when they are written as JSON can be asked for
+// all the same.
+func TestAnyInputThatFitsCanBeAskedFor(t *testing.T) {
+	for name, part := range map[string]string{"markup": "<&>", "control characters": `\u0001`, "quotes": `\"`, "plain": "x", "separators": "\u2028"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(r *rig) {
+				input := `{"a":"` + strings.Repeat(part, 120<<10/len(part)) + `"}`
+				long := strings.Repeat("\x01", 20<<10)
+				got := make(chan agent.Decision, 1)
+				r.agent.on("go", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
+					d, err := t.Ask(ctx, agent.Approval{
+						Call: "c", Tool: frames.Tool{Name: long, Kind: long, Title: long}, Input: json.RawMessage(input), Reason: long,
+					})
+					got <- d
+					return agent.Result{}, err
+				})
+				sid := r.create(session.CreateArgs{})
+				r.prompt(sid, "go")
+				r.wait()
+				as := r.approvals(sid)
+				if len(as) != 1 || string(as[0].Input) != input {
+					t.Fatalf("%d requests wait, the agent got %d decisions; want one request with the whole input", len(as), len(got))
+				}
+				if b, err := frames.EncodeFrame(as[0]); err != nil {
+					t.Errorf("its card has %d bytes: %v", len(b), err)
+				}
+				if err := r.answer(sid, as[0].ID, frames.AllowedOnce); err != nil {
+					t.Error(err)
+				}
+				if d := <-got; string(d.Input) != input {
+					t.Errorf("what is to run has %d bytes, want the %d that were asked for", len(d.Input), len(input))
+				}
+			})
+		})
+	}
+}

@@ -39,6 +39,23 @@ func (r *rig) asksWhenTold(got chan<- agent.Decision) (tell func()) {
 	return func() { now <- struct{}{} }
 }
 
+// always starts a session whose agent asks when told to, and answers its first
+// request with allowed-always.
+func (r *rig) always() (sid frames.SessionID, tell func(), got chan agent.Decision) {
+	r.t.Helper()
+	got = make(chan agent.Decision, 1)
+	tell = r.asksWhenTold(got)
+	sid = r.create(session.CreateArgs{})
+	r.prompt(sid, "go")
+	tell()
+	r.wait()
+	if err := r.answer(sid, r.approvals(sid)[0].ID, frames.AllowedAlways); err != nil {
+		r.t.Fatal(err)
+	}
+	<-got
+	return sid, tell, got
+}
+
 // A policy that is in the log counts for every call that comes after it there: one
 // that was judged by the policy before it is judged again.
 func TestPolicyInTheLogCountsForWhatComesAfter(t *testing.T) {
@@ -79,16 +96,7 @@ func TestPolicyInTheLogCountsForWhatComesAfter(t *testing.T) {
 // nothing, also not a call that was judged before.
 func TestRevokedGrantAllowsNothing(t *testing.T) {
 	bubble(t, func(r *rig) {
-		got := make(chan agent.Decision, 1)
-		tell := r.asksWhenTold(got)
-		sid := r.create(session.CreateArgs{})
-		r.prompt(sid, "go")
-		tell()
-		r.wait()
-		if err := r.answer(sid, r.approvals(sid)[0].ID, frames.AllowedAlways); err != nil {
-			t.Fatal(err)
-		}
-		<-got
+		sid, tell, got := r.always()
 		tell()
 		if d := <-got; !d.Allowed() || d.Cause != frames.CausePolicy {
 			t.Errorf("decision %+v, want allowed by the grant", d)
@@ -127,16 +135,7 @@ func TestRevokedGrantAllowsNothing(t *testing.T) {
 // that; the grant allows nothing all the same.
 func TestRevocationThatCannotBeStoredIsNotAcknowledged(t *testing.T) {
 	bubble(t, func(r *rig) {
-		got := make(chan agent.Decision, 1)
-		tell := r.asksWhenTold(got)
-		sid := r.create(session.CreateArgs{})
-		r.prompt(sid, "go")
-		tell()
-		r.wait()
-		if err := r.answer(sid, r.approvals(sid)[0].ID, frames.AllowedAlways); err != nil {
-			t.Fatal(err)
-		}
-		<-got
+		sid, tell, _ := r.always()
 		id := r.m.Grants()[0].ID
 		r.disk.fail(errors.New("write /home/ada: no space"))
 		if _, ok := errors.AsType[*session.StorageError](r.m.RevokeGrant(r.t.Context(), id)); !ok {
@@ -157,16 +156,7 @@ func TestRevocationThatCannotBeStoredIsNotAcknowledged(t *testing.T) {
 // A grant whose time is over leaves the disk with the next start.
 func TestExpiredGrantsLeaveTheDisk(t *testing.T) {
 	bubble(t, func(r *rig) {
-		got := make(chan agent.Decision, 1)
-		tell := r.asksWhenTold(got)
-		sid := r.create(session.CreateArgs{})
-		r.prompt(sid, "go")
-		tell()
-		r.wait()
-		if err := r.answer(sid, r.approvals(sid)[0].ID, frames.AllowedAlways); err != nil {
-			t.Fatal(err)
-		}
-		<-got
+		r.always()
 		rows := func() (n int) {
 			for table, prefix := range map[string]string{store.TableGrant: "", store.TableHost: "given/"} {
 				rs, err := r.store.Scan(r.t.Context(), table, prefix, "", 0)

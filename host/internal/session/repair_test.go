@@ -40,10 +40,7 @@ func TestCrashIsRepaired(t *testing.T) {
 		id := r.approvals(sid)[0].ID
 		before := len(r.log(sid))
 		r.crash()
-		var got []string
-		for _, e := range r.types(sid)[before:] {
-			got = append(got, e)
-		}
+		got := r.types(sid)[before:]
 		want := map[string]int{"tool/result": 1, "question/decided": 1, "approval/decided": 1, "turn/end": 1}
 		for _, e := range got {
 			want[e]--
