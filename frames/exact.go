@@ -43,9 +43,9 @@ func shapeOf(t reflect.Type) *shape {
 		return nil
 	case reflect.Struct:
 		s := &shape{fields: make(map[string]*shape)}
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			s.fields[name] = shapeOf(t.Field(i).Type)
+		for field := range t.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			s.fields[name] = shapeOf(field.Type)
 		}
 		return s
 	}

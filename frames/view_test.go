@@ -601,7 +601,7 @@ func longLog(t testing.TB, n int) []frames.Event {
 
 // Folding costs the same per event however long the log is.
 func TestFoldingIsLinear(t *testing.T) {
-	const n, times = 150, 12
+	const n, times = 60, 20
 	short, long := longLog(t, n), longLog(t, times*n)
 	allocs := func(es []frames.Event) float64 {
 		return testing.AllocsPerRun(1, func() { folded(t, es) })

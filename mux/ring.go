@@ -157,9 +157,3 @@ func (r *ring) take(pos, limit uint64, f filter, out []piece) ([]piece, uint64, 
 	}
 	return f.pick(c, i, j, out), c.first + uint64(j), last
 }
-
-// event returns the encoded event inside a ready frame of this session.
-func (r *ring) event(frame []byte) []byte {
-	p := payloadOf(frame)
-	return p[r.overhead-2 : len(p)-2]
-}

@@ -4,18 +4,21 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/muxhost/muxhost/frames"
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // Check opens the database at path read-only, while no process has it open, and
 // verifies all of it: bbolt's pages, every checksum, that each log has its
-// events without a gap, and that nothing lies around that no head knows of. The
-// error is a [*DamagedError] that names the first thing found.
+// events without a gap, and that nothing lies around that no head knows of. What
+// is wrong is a [*DamagedError] that names the first thing found; a file that
+// cannot be opened, or is in use, is another error.
 func Check(path string) error {
 	return guard(path, func() error {
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{
@@ -24,6 +27,9 @@ func Check(path string) error {
 				return openPrivate(nil, name, flag, perm)
 			},
 		})
+		if errors.Is(err, berrors.ErrTimeout) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errPrivate) {
+			return fmt.Errorf("bolt: check %s: %w", path, err)
+		}
 		if err != nil {
 			return &DamagedError{path, err.Error(), adviceRestore}
 		}

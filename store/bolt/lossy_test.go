@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -112,9 +113,7 @@ func (d *disk) shoot() {
 		}
 	}
 	acked := map[frames.SessionID]int{}
-	for sid, n := range d.acked {
-		acked[sid] = n
-	}
+	maps.Copy(acked, d.acked)
 	d.shots = append(d.shots, shot{image, acked})
 }
 

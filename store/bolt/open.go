@@ -14,6 +14,7 @@ import (
 
 	"github.com/muxhost/muxhost/store"
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // format is the version of the layout that this package writes.
@@ -138,7 +139,7 @@ func openDB(path string, opts Options) (db *bbolt.DB, err error) {
 		return nil, err
 	}
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, bbolt.ErrTimeout) || errors.Is(err, errPrivate) {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, berrors.ErrTimeout) || errors.Is(err, errPrivate) {
 			return nil, fmt.Errorf("bolt: open %s: %w", path, err)
 		}
 		return nil, &DamagedError{path, err.Error(), adviceRestore}

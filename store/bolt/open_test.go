@@ -261,3 +261,13 @@ func verifyAckedIs(t *testing.T, s *Store, n int) error {
 	}
 	return nil
 }
+
+// A database that is in use cannot be checked, and that is no damage.
+func TestCheckOfADatabaseInUseIsNoDamage(t *testing.T) {
+	dir := t.TempDir()
+	openIn(t, dir, Options{})
+	err := Check(filepath.Join(dir, "db"))
+	if err == nil || errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Check = %v; want an error that is no damage", err)
+	}
+}
