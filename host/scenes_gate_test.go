@@ -218,6 +218,9 @@ func TestDeadlinePassesWithNobodyThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked := card.Frame.(*frames.ApprovalRequested)
+		if d := asked.ExpiresAt.Sub(asked.AskedAt.Time); d != 300*time.Second {
+			t.Errorf("the deadline is %v after the request, want 300 s", d)
+		}
 		s.leave(first)
 		if err := rest(t.Context(), time.Until(asked.ExpiresAt.Time)-time.Millisecond); err != nil {
 			t.Fatal(err)

@@ -154,6 +154,31 @@ func TestCardsWaitForWhoeverComes(t *testing.T) {
 	})
 }
 
+// Who was shown a request is told how it ended, after it has unsubscribed too.
+func TestWhoeverWasAskedIsToldTheEnd(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		gate(s)
+		w, inbox, other := s.dial(), s.dial(), s.dial()
+		sid := s.create(other)
+		s.watch(w, sid, 0)
+		s.inbox(inbox)
+		s.prompt(other, sid, "gate c")
+		synctest.Wait()
+		id := w.Cards()[0]
+		ask[rpc.Empty](s, w, "mux.unsubscribe", map[string]any{"sessions": []any{sid}})
+		ask[rpc.Empty](s, inbox, "mux.unsubscribe", map[string]any{"host": true})
+		if kind := s.respond(other, sid, id, frames.Rejected); kind != "ok" {
+			t.Errorf("respond: %s", kind)
+		}
+		synctest.Wait()
+		for name, c := range map[string]*hosttest.Watch{"session": w, "host": inbox} {
+			if ends := framesOf[*frames.ApprovalResolved](c); len(ends) != 1 || ends[0].ID != id {
+				t.Errorf("after unsubscribing the %s: told %+v, want the end of %s", name, ends, id)
+			}
+		}
+	})
+}
+
 // types returns the types of the frames that came, "" for responses.
 func types(w *hosttest.Watch) []string {
 	var out []string
