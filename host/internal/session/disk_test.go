@@ -17,6 +17,7 @@ type disk struct {
 	lost   error                   // of the next append, which is not stored
 	landed error                   // of the next append, which is stored
 	blind  error                   // of Head
+	blinks int                     // of Head, that fail
 	reads  int                     // of logs
 	bytes  int                     // of events read
 	before func(evs []store.Event) // called before every append
@@ -67,6 +68,10 @@ func (d *disk) Put(ctx context.Context, rows ...store.Row) error {
 func (d *disk) Head(ctx context.Context, sid frames.SessionID) (store.Head, error) {
 	d.mu.Lock()
 	err := d.blind
+	if d.blinks > 0 {
+		d.blinks--
+		err = cmp.Or(err, store.ErrUnknown)
+	}
 	d.mu.Unlock()
 	if err != nil {
 		return store.Head{}, err

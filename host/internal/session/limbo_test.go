@@ -163,3 +163,33 @@ func TestStartInLimboRunsOnce(t *testing.T) {
 		}
 	})
 }
+
+// A turn whose end is in limbo while the host goes down ends once, and the host
+// goes down in good order.
+func TestTurnEndInLimboAtShutdown(t *testing.T) {
+	for blinks := range 6 {
+		eachOutcome(t, func(r *rig, landed bool) {
+			r.agent.on("go", hang)
+			sid := r.create(session.CreateArgs{})
+			r.prompt(sid, "go")
+			r.wait()
+			r.disk.set(func(d *disk) {
+				d.before = func(evs []store.Event) {
+					if evs[len(evs)-1].Type != string(frames.TurnEndEvent) {
+						return
+					}
+					r.disk.set(func(d *disk) {
+						d.before, d.blinks = nil, blinks
+						if d.lost = store.ErrUnknown; landed {
+							d.lost, d.landed = nil, store.ErrUnknown
+						}
+					})
+				}
+			})
+			r.restart()
+			if ends := every[frames.TurnEnd](r, sid); len(ends) != 1 || ends[0].Reason != frames.TurnInterrupted {
+				r.t.Errorf("blinks %d: ends %+v, want interrupted once", blinks, ends)
+			}
+		})
+	}
+}

@@ -254,8 +254,11 @@ func (a *actor) endTurn(t *turn) error {
 	return a.commitAll(c)
 }
 
-// dropTurn forgets the turn; what waits for its end goes on.
+// dropTurn forgets the turn, once; what waits for its end goes on.
 func (a *actor) dropTurn(t *turn) {
+	if a.turn != t {
+		return
+	}
 	a.turn, a.steered = nil, ""
 	for id := range a.contents {
 		if !a.rec.waits(id) {
