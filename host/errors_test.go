@@ -42,6 +42,7 @@ func TestEveryErrorHasItsKind(t *testing.T) {
 		{&pending.HashMismatchError{ID: "a"}, "input-hash-mismatch", false},
 		{&pending.InvalidAnswerError{Field: "outcome", Want: "rejected"}, "params", false},
 		{&pending.StorageError{ID: "a", Err: disk}, "storage-failed", true},
+		{&pending.StorageError{ID: "a", Stands: true, Err: disk}, "storage-failed", true},
 		{&pending.GrantNotFoundError{ID: "g"}, "grant-not-found", false},
 		{&mux.CursorError{Kind: mux.CursorExpired, First: 5, Head: 9}, "cursor-expired", false},
 		{&mux.CursorError{Kind: mux.CursorAhead, Head: 9}, "cursor-ahead", false},
