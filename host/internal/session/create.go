@@ -87,8 +87,37 @@ func (m *Manager) created(ctx context.Context, reqID string) (frames.Session, bo
 	if err != nil {
 		return frames.Session{}, false, &StorageError{err}
 	}
-	s, ok := m.Get(frames.SessionID(v))
-	return s, ok, nil
+	if s, ok := m.Get(frames.SessionID(v)); ok || v == nil {
+		return s, ok, nil
+	}
+	return m.find(ctx, frames.SessionID(v))
+}
+
+// find makes a session known that is stored though the call that made it was told
+// that this was unknown. One that was deleted has no record.
+func (m *Manager) find(ctx context.Context, sid frames.SessionID) (frames.Session, bool, error) {
+	b, err := m.cfg.Store.Get(ctx, store.TableSession, string(sid))
+	if err != nil {
+		return frames.Session{}, false, &StorageError{err}
+	}
+	if b == nil {
+		return frames.Session{}, false, nil
+	}
+	r, err := readRecord(sid, b)
+	if err != nil {
+		return frames.Session{}, false, &StorageError{err}
+	}
+	head, err := m.cfg.Store.Head(ctx, sid)
+	if err != nil {
+		return frames.Session{}, false, &StorageError{err}
+	}
+	e := &entry{id: sid, sum: r.summary(sid, head), first: head.First, policy: r.Policy}
+	m.mu.Lock()
+	m.dir.add(e)
+	s := m.summary(e)
+	m.mu.Unlock()
+	m.cfg.Publisher.Add(s, e.first, false)
+	return s, true, nil
 }
 
 func createKey(reqID string) string { return "create/" + reqID }

@@ -193,3 +193,32 @@ func TestTurnEndInLimboAtShutdown(t *testing.T) {
 		})
 	}
 }
+
+// A session of which it is not known whether it was stored is found by the request
+// id that made it; there is one, whether it was or not.
+func TestSessionInLimboIsFoundByItsRequestID(t *testing.T) {
+	eachOutcome(t, func(r *rig, landed bool) {
+		r.blindfold(landed)
+		err := r.m.Create(r.t.Context(), session.CreateArgs{Cwd: r.dir, RequestID: "r1"}, func(frames.Session) { r.t.Error("it was acknowledged") })
+		if !errors.Is(err, store.ErrUnknown) {
+			r.t.Errorf("create: %v, want ErrUnknown", err)
+		}
+		r.see()
+		sid := r.create(session.CreateArgs{RequestID: "r1"})
+		r.prompt(sid, "hello")
+		r.wait()
+		if got := said(r, sid); len(got) != 1 {
+			r.t.Errorf("turns for %v, want hello", got)
+		}
+		r.restart()
+		if ss, _, _ := r.m.List(session.Filter{}); len(ss) != 1 || ss[0].SessionID != sid {
+			r.t.Errorf("sessions %+v, want the one", ss)
+		}
+		if err := r.m.Delete(r.t.Context(), nil, sid, true, nil, nil); err != nil {
+			r.t.Error(err)
+		}
+		if again := r.create(session.CreateArgs{RequestID: "r1"}); again == sid {
+			r.t.Errorf("the deleted session %s came back", sid)
+		}
+	})
+}
