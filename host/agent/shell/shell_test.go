@@ -124,8 +124,10 @@ func TestRejectionSaysWhoAndWhy(t *testing.T) {
 		d    agent.Decision
 		want string
 	}{
-		{agent.Decision{Outcome: frames.Rejected, Cause: frames.CauseReply, By: &frames.By{Label: "my phone"}, Feedback: "not on prod"},
-			"Not run: rejected by my phone. Feedback: not on prod"},
+		{
+			agent.Decision{Outcome: frames.Rejected, Cause: frames.CauseReply, By: &frames.By{Label: "my phone"}, Feedback: "not on prod"},
+			"Not run: rejected by my phone. Feedback: not on prod",
+		},
 		{agent.Decision{Outcome: frames.Rejected, Cause: frames.CauseTimeout}, "Not run: nobody answered in time."},
 		{agent.Decision{Outcome: frames.Rejected, Cause: frames.CausePolicy}, "Not run: the session's policy rejects it."},
 		{agent.Decision{Outcome: frames.Rejected, Cause: frames.CauseModeChange}, "Not run: the session was switched to deny mode."},

@@ -49,10 +49,14 @@ func causes() []cause {
 			q := pending.Answer{Session: "s1", ID: "r1", Kind: pending.KindQuestion, Answers: []frames.Answer{{ID: "free", Text: "so"}}}
 			_ = tab.Answer(t.Context(), q, nil)
 		}, frames.Rejected, frames.Answered, frames.CauseReply},
-		{"deadline", func(*testing.T, *pending.Table, context.CancelFunc) { time.Sleep(time.Hour) },
-			frames.Rejected, frames.Cancelled, frames.CauseTimeout},
-		{"withdrawn", func(_ *testing.T, _ *pending.Table, withdraw context.CancelFunc) { withdraw() },
-			frames.Cancelled, frames.Cancelled, frames.CauseAbort},
+		{
+			"deadline", func(*testing.T, *pending.Table, context.CancelFunc) { time.Sleep(time.Hour) },
+			frames.Rejected, frames.Cancelled, frames.CauseTimeout,
+		},
+		{
+			"withdrawn", func(_ *testing.T, _ *pending.Table, withdraw context.CancelFunc) { withdraw() },
+			frames.Cancelled, frames.Cancelled, frames.CauseAbort,
+		},
 		{"own turn cancelled", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) {
 			tab.CancelTurn(t.Context(), "s1", "t1", frames.CauseAbort)
 		}, frames.Cancelled, frames.Cancelled, frames.CauseAbort},
@@ -62,10 +66,14 @@ func causes() []cause {
 		{"agent crashed", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) {
 			tab.CancelSession(t.Context(), "s1", frames.CauseAbort)
 		}, frames.Cancelled, frames.Cancelled, frames.CauseAbort},
-		{"shutdown", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) { _ = tab.Shutdown(t.Context()) },
-			frames.Cancelled, frames.Cancelled, frames.CauseShutdown},
-		{"mode-change", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) { tab.ModeDeny(t.Context(), "s1") },
-			frames.Rejected, frames.Cancelled, frames.CauseModeChange},
+		{
+			"shutdown", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) { _ = tab.Shutdown(t.Context()) },
+			frames.Cancelled, frames.Cancelled, frames.CauseShutdown,
+		},
+		{
+			"mode-change", func(t *testing.T, tab *pending.Table, _ context.CancelFunc) { tab.ModeDeny(t.Context(), "s1") },
+			frames.Rejected, frames.Cancelled, frames.CauseModeChange,
+		},
 	}
 }
 

@@ -140,9 +140,18 @@ func TestAgentsSayTheirOwnEventsOnly(t *testing.T) {
 		}
 		sid := r.play(func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
 			for _, p := range []frames.Payload{
-				frames.TurnEnd{}, frames.UserMessage{}, frames.ApprovalDecided{}, frames.PromptQueued{}, frames.SessionClosed{},
-				frames.QuestionAsked{}, frames.SteeringMessage{}, frames.AssistantDelta{}, raw("made/up"), raw("nothing"), raw("/x"), raw("./x"),
-				agent.Raw{Type: "acme.x/y", Data: json.RawMessage(`[1]`)}, agent.Raw{Type: "acme.x/y", Data: json.RawMessage(`{`)}, nil,
+				frames.TurnEnd{},
+				frames.UserMessage{},
+				frames.ApprovalDecided{},
+				frames.PromptQueued{},
+				frames.SessionClosed{},
+				frames.QuestionAsked{},
+				frames.SteeringMessage{},
+				frames.AssistantDelta{},
+				raw("made/up"), raw("nothing"), raw("/x"), raw("./x"),
+				agent.Raw{Type: "acme.x/y", Data: json.RawMessage(`[1]`)},
+				agent.Raw{Type: "acme.x/y", Data: json.RawMessage(`{`)},
+				nil,
 			} {
 				if err := t.Emit(ctx, frames.TodoWrite{}, p); err == nil {
 					r.t.Errorf("%#v was taken", p)

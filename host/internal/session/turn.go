@@ -112,8 +112,10 @@ func turnOver(err error) error {
 
 // hostOnly lists what only the host says: whole families, or single types.
 // Children and tasks begin and end by [agent.Turn]'s methods.
-var hostOnly = []string{"session/", "turn/", "prompt/", "approval/", "question/", "agent/", "task/",
-	string(frames.UserMessageEvent), string(frames.SteeringMessageEvent)}
+var hostOnly = []string{
+	"session/", "turn/", "prompt/", "approval/", "question/", "agent/", "task/",
+	string(frames.UserMessageEvent), string(frames.SteeringMessageEvent),
+}
 
 // agentsToo is an exception: agents know when they forget.
 const agentsToo = frames.SessionCompactedEvent
