@@ -23,6 +23,8 @@ type counting struct {
 	store.Store
 	reads, readEvents, readBytes, appends, rest atomic.Int64
 
+	delay atomic.Int64 // of each append, in nanoseconds
+
 	mu    sync.Mutex
 	order []stored // every event in the order of being stored
 }
@@ -45,6 +47,11 @@ func (c *counting) Read(ctx context.Context, sid frames.SessionID, after frames.
 
 func (c *counting) Append(ctx context.Context, sid frames.SessionID, at store.Head, evs []store.Event, rows ...store.Row) (store.Head, error) {
 	c.appends.Add(1)
+	if d := c.delay.Load(); d > 0 {
+		if err := rest(ctx, time.Duration(d)); err != nil {
+			return store.Head{}, err
+		}
+	}
 	head, err := c.Store.Append(ctx, sid, at, evs, rows...)
 	if err == nil {
 		c.mu.Lock()

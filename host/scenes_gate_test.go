@@ -41,7 +41,7 @@ func gate(s *scene) (heard func() []agent.Decision) {
 // the agent hears one answer and every client one end.
 func TestFiftyAnswersAtOnceHaveOneWinner(t *testing.T) {
 	const clients = 50
-	play(t, nil, func(t *testing.T, s *scene) {
+	counted(t, func(t *testing.T, s *scene, c *counting) {
 		heard := gate(s)
 		boss := s.dial()
 		sid := s.create(boss)
@@ -53,6 +53,7 @@ func TestFiftyAnswersAtOnceHaveOneWinner(t *testing.T) {
 		s.prompt(boss, sid, "gate c")
 		synctest.Wait()
 		id := framesOf[*frames.ApprovalRequested](ws[0])[0].ID
+		c.delay.Store(int64(time.Millisecond)) // all come while the first is being stored
 		replies := make([]hosttest.Reply, clients)
 		var wg sync.WaitGroup
 		for i, w := range ws {
@@ -65,6 +66,9 @@ func TestFiftyAnswersAtOnceHaveOneWinner(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		if err := rest(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
 		won := winner(t, replies)
 		if got := heard(); len(got) != 1 || got[0].Outcome != won.Outcome || got[0].By == nil || got[0].By.ClientID != won.By.ClientID {
@@ -114,34 +118,39 @@ func winner(t *testing.T, replies []hosttest.Reply) settled {
 	return won
 }
 
+// levels has the prompt "level N" ask once, below the root, and start level N+1.
+func levels(s *scene) {
+	s.pup.on("level", func(ctx context.Context, t agent.Turn, p agent.Prompt) (agent.Result, error) {
+		var n int
+		if _, err := fmt.Sscanf(p.Text(), "level %d", &n); err != nil {
+			return agent.Result{}, err
+		}
+		var child agent.Child
+		if n < 3 {
+			var err error
+			if child, err = t.Spawn(ctx, agent.Spawn{Prompt: []frames.ContentBlock{frames.Text(fmt.Sprint("level ", n+1))}}); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		if n > 0 {
+			if _, err := gatedCall(ctx, t, fmt.Sprint("call-", n)); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		if child.Wait != nil {
+			_, err := child.Wait(ctx)
+			return agent.Result{}, err
+		}
+		return agent.Result{}, nil
+	})
+}
+
 // Approvals of three levels of subagents reach who watches the root's tree and who
 // watches the inbox, are answered there, and every ancestor counts them at each
 // step.
 func TestApprovalsOfGrandchildrenAreAnsweredAtTheRoot(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
-		s.pup.on("level", func(ctx context.Context, t agent.Turn, p agent.Prompt) (agent.Result, error) {
-			var n int
-			if _, err := fmt.Sscanf(p.Text(), "level %d", &n); err != nil {
-				return agent.Result{}, err
-			}
-			var child agent.Child
-			if n < 3 {
-				var err error
-				if child, err = t.Spawn(ctx, agent.Spawn{Prompt: []frames.ContentBlock{frames.Text(fmt.Sprint("level ", n+1))}}); err != nil {
-					return agent.Result{}, err
-				}
-			}
-			if n > 0 {
-				if _, err := gatedCall(ctx, t, fmt.Sprint("call-", n)); err != nil {
-					return agent.Result{}, err
-				}
-			}
-			if child.Wait != nil {
-				_, err := child.Wait(ctx)
-				return agent.Result{}, err
-			}
-			return agent.Result{}, nil
-		})
+		levels(s)
 		tree, inbox := s.dial(), s.dial()
 		root := s.create(tree)
 		s.watchTree(tree, root)

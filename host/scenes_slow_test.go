@@ -81,15 +81,21 @@ func TestClientsThatStopReadingLoseNothing(t *testing.T) {
 			if code := w.CloseCode(); code != 4008 {
 				t.Errorf("gone client %d: closed with %d (%v), want 4008", i, code, w.Err())
 			}
-			cursor, _ := w.Cursor(sid)
-			again := s.dial()
-			s.attach(again, sid, int(cursor))
-			synctest.Wait()
-			if got, live := again.Cursor(sid); cursor == 0 || cursor >= head || got != head || !live || len(again.Cards()) > 0 {
-				t.Errorf("gone client %d resumed from %d and is at %d of %d, cards %v", i, cursor, got, head, again.Cards())
-			}
+			s.resumes(fmt.Sprint("gone client ", i), w, sid, head)
 		}
 	})
+}
+
+// resumes comes back as w, which was cut below head, and must end at head.
+func (s *scene) resumes(who string, w *hosttest.Watch, sid frames.SessionID, head frames.Seq) {
+	s.t.Helper()
+	cursor, _ := w.Cursor(sid)
+	again := s.dial()
+	s.attach(again, sid, int(cursor))
+	synctest.Wait()
+	if got, live := again.Cursor(sid); cursor == 0 || cursor >= head || got != head || !live || len(again.Cards()) > 0 {
+		s.t.Errorf("%s resumed from %d and is at %d of %d, cards %v", who, cursor, got, head, again.Cards())
+	}
 }
 
 // load says n things of 8 KB, with ten approvals among them, over five seconds.

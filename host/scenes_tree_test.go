@@ -200,25 +200,30 @@ func (s *scene) addedFirst(i int, w *hosttest.Watch, root frames.SessionID) {
 	}
 }
 
+// asksWhenTold is a turn that asks n times, each time when it is told to.
+func asksWhenTold(asked <-chan struct{}, n int) act {
+	return func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
+		for i := range n {
+			select {
+			case <-asked:
+			case <-ctx.Done():
+				return agent.Result{}, context.Cause(ctx)
+			}
+			if _, err := t.Ask(ctx, agent.Approval{Tool: frames.Tool{Name: "sh"}, Input: fmt.Appendf(nil, `{"n":%d}`, i)}); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		return agent.Result{}, nil
+	}
+}
+
 // A request that is raised and settled at the very moment of an attach is shown
 // and ended on that connection, or neither; thousands of times.
 func TestRequestsAroundAnAttachAreShownAndEnded(t *testing.T) {
 	rounds := under(300, 2000)
 	play(t, nil, func(t *testing.T, s *scene) {
 		asked := make(chan struct{})
-		s.pup.on("asks", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
-			for i := range rounds {
-				select {
-				case <-asked:
-				case <-ctx.Done():
-					return agent.Result{}, context.Cause(ctx)
-				}
-				if _, err := t.Ask(ctx, agent.Approval{Tool: frames.Tool{Name: "sh"}, Input: fmt.Appendf(nil, `{"n":%d}`, i)}); err != nil {
-					return agent.Result{}, err
-				}
-			}
-			return agent.Result{}, nil
-		})
+		s.pup.on("asks", asksWhenTold(asked, rounds))
 		boss, same := s.dial(), s.dial()
 		sid := s.create(boss)
 		s.inbox(boss)
