@@ -184,7 +184,11 @@ func (s *session) text() string {
 // event once, every request with its end, no live event before the open turn,
 // and the publisher's own text.
 func TestNothingFallsBetweenReplayAndLive(t *testing.T) {
-	for round := range 200 {
+	rounds := 200
+	if raceEnabled {
+		rounds = 50 // each costs ten times as much; the run without the detector does all
+	}
+	for round := range rounds {
 		synctest.Test(t, func(t *testing.T) { attachRound(t, round) })
 		if t.Failed() {
 			return
