@@ -39,12 +39,14 @@ func acquire(name string) (*lockFile, error) {
 		return nil, fmt.Errorf("bolt: the lock: %w", err)
 	}
 	deadline := time.Now().Add(lockTimeout)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
 	for {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
 			break
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-again.C
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errors.Join(holder(f, name), f.Close())
