@@ -197,6 +197,21 @@ func canonicalDir(dir string) (string, error) {
 	return real, nil
 }
 
+// knownDir returns the name under which the sessions of a directory are stored;
+// the directory may be gone. An empty name stays empty.
+func knownDir(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	if !filepath.IsAbs(dir) {
+		return "", &ParamError{"cwd", fmt.Sprintf("want an absolute path, got %q", dir)}
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real, nil
+	}
+	return filepath.Clean(dir), nil
+}
+
 // bear makes the session: its first event and record are stored, then placed is
 // called, then it is announced. It returns the session's actor.
 func (m *Manager) bear(b *birth, placed func(frames.Session)) (*actor, error) {

@@ -163,6 +163,9 @@ func (e *entry) cursor() string { return e.sum.CreatedAt.String() + "~" + string
 // next page, "" at the end. It reads no log.
 func (m *Manager) List(f Filter) (sessions []frames.Session, next string, err error) {
 	limit := min(cmp.Or(max(f.Limit, 0), DefaultList), MaxList)
+	if f.Cwd, err = knownDir(f.Cwd); err != nil {
+		return nil, "", err
+	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	rest, err := m.dir.before(f.Cursor)

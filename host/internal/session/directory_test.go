@@ -2,7 +2,10 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -161,6 +164,37 @@ func TestViewIsTheFoldOfTheLog(t *testing.T) {
 		want, err := marshal(r.fold(sid).Durable())
 		if err != nil || string(view) != want {
 			t.Errorf("view:\n got %s\nwant %s", view, want)
+		}
+	})
+}
+
+// A session is listed under every name of its directory that it can be created
+// with; one that is gone is still found under its own.
+func TestListFindsADirectoryByAnyOfItsNames(t *testing.T) {
+	bubble(t, func(r *rig) {
+		real := filepath.Join(r.dir, "real")
+		link := filepath.Join(r.dir, "link")
+		if err := errors.Join(os.Mkdir(real, 0o700), os.Symlink(real, link)); err != nil {
+			t.Fatal(err)
+		}
+		sid := r.create(session.CreateArgs{Cwd: link})
+		finds := func(cwd string) {
+			t.Helper()
+			ss, _, err := r.m.List(session.Filter{Cwd: cwd})
+			if err != nil || len(ss) != 1 || ss[0].SessionID != sid {
+				t.Errorf("cwd %s: %v, %v; want %s", cwd, ss, err, sid)
+			}
+		}
+		for _, cwd := range []string{real, link, real + "/", r.dir + "/./link/."} {
+			finds(cwd)
+		}
+		if err := os.Remove(real); err != nil {
+			t.Fatal(err)
+		}
+		finds(real + "/")
+		var bad *session.ParamError
+		if _, _, err := r.m.List(session.Filter{Cwd: "real"}); !errors.As(err, &bad) {
+			t.Errorf("a relative path: %v, want a ParamError", err)
 		}
 	})
 }
