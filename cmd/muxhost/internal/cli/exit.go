@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/muxhost/muxhost/rpc"
 	"github.com/muxhost/muxhost/rpc/client"
@@ -53,6 +54,9 @@ func ExitCode(err error) int {
 	if e, ok := errors.AsType[*rpc.Error](err); ok {
 		return kindCode(e.Kind)
 	}
+	if e, ok := errors.AsType[*client.RPCError](err); ok && e.Code == rpc.CodeInvalidParams {
+		return exitUsage
+	}
 	switch {
 	case errors.Is(err, client.ErrUnauthorized):
 		return exitUnauthorized
@@ -64,6 +68,15 @@ func ExitCode(err error) int {
 		return exitInterrupted
 	}
 	return exitFailed
+}
+
+// say returns what a person is told of err: of params that the host refused, why,
+// without the words of the protocol.
+func say(err error) string {
+	if e, ok := errors.AsType[*client.RPCError](err); ok && e.Code == rpc.CodeInvalidParams {
+		return strings.TrimPrefix(strings.TrimPrefix(e.Message, "invalid params: "), "params.")
+	}
+	return err.Error()
 }
 
 func kindCode(k rpc.Kind) int {

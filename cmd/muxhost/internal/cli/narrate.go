@@ -183,7 +183,7 @@ func (n *narrator) toolCall(sid frames.SessionID, s *narrated, p *frames.ToolCal
 
 // toolResult prints what of the output has not streamed, then how it ended.
 func (n *narrator) toolResult(sid frames.SessionID, s *narrated, p *frames.ToolResult) error {
-	if st := stOf(s.calls, p.CallID); ofTheHost(p) && st.have == 0 {
+	if st := stOf(s.calls, p.CallID); ofTheHost(p) && (st.have == 0 || cutOff(p)) {
 		n.note(sid, n.style.Dim(n.text(textOf(p.Content))))
 	} else if err := n.remainder(sid, st, p); err != nil {
 		return err
@@ -201,6 +201,12 @@ func (n *narrator) toolResult(sid frames.SessionID, s *narrated, p *frames.ToolR
 func ofTheHost(p *frames.ToolResult) bool {
 	_, exited := exitCode(p.Details)
 	return p.IsError && p.ErrorCode != "" && p.ErrorCode != "exit" && !exited
+}
+
+// cutOff reports whether the host ended a call in its agent's place, so that the
+// text does not go on where the output stopped.
+func cutOff(p *frames.ToolResult) bool {
+	return p.ErrorCode == "interrupted" || p.ErrorCode == "cancelled"
 }
 
 // remainder prints the end of a command's output that did not stream.

@@ -99,6 +99,20 @@ func TestOutputIsPrintedExactlyOnce(t *testing.T) {
 	}
 }
 
+// Why a command was cut off is no continuation of what it had printed.
+func TestWhyACommandWasCutOffIsPrintedWhole(t *testing.T) {
+	for code, why := range map[string]string{
+		"interrupted": "the host stopped before this finished",
+		"cancelled":   "the turn was cancelled before this finished",
+	} {
+		s := newStory(t, false)
+		s.event(call("c", "x"))
+		s.event(frames.ToolProgress{CallID: "c", From: 0, To: 1, Text: "one\ntwo\nthree\n"})
+		s.event(frames.ToolResult{CallID: "c", Content: []frames.ContentBlock{frames.Text(why)}, IsError: true, ErrorCode: code})
+		s.has("three\n" + why + "\n")
+	}
+}
+
 // The end of a long output that was withheld from a slow reader is fetched.
 func TestWithheldEndOfALongOutputIsFetched(t *testing.T) {
 	s := newStory(t, false)

@@ -41,7 +41,7 @@ func Main(ctx context.Context, args []string) int {
 		return 0
 	}
 	if e, ok := err.(*exitError); !ok || e.err != nil {
-		fmt.Fprintln(os.Stderr, "muxhost:", term.Clean(err.Error()))
+		fmt.Fprintln(os.Stderr, "muxhost:", term.Clean(say(err)))
 	}
 	return ExitCode(err)
 }

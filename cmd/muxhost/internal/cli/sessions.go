@@ -24,6 +24,16 @@ func newLs(a *app) *cobra.Command {
 		Short: "List sessions, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if p.Limit < 0 {
+				return fail(exitUsage, "--limit is %d: it takes 1 or more, or 0 for all", p.Limit)
+			}
+			if p.Cwd != "" {
+				dir, err := a.cwd(p.Cwd)
+				if err != nil {
+					return err
+				}
+				p.Cwd = dir
+			}
 			p.State, p.Roots = frames.SessionState(state), roots
 			return a.ls(cmd.Context(), p, tree, asJSON)
 		},

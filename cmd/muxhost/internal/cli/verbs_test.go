@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,7 +59,7 @@ func (d *desktop) runIn(ctx context.Context, args ...string) ran {
 	root.SetArgs(append([]string{"--state-dir", d.dir}, args...))
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		errOut.WriteString(err.Error())
+		errOut.WriteString(say(err))
 	}
 	return ran{out.String(), errOut.String(), ExitCode(err)}
 }
@@ -139,21 +140,23 @@ func (d *desktop) id() string {
 	return string(id)
 }
 
-// await waits until a session has an event of a type.
-func (d *desktop) await(sid string, want frames.EventType) {
+// awaitOutput waits until a running command has printed text.
+func (d *desktop) awaitOutput(sid, text string) {
 	d.t.Helper()
 	sub := rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: frames.SessionID(sid), Since: new(frames.Seq(0))}}}
 	if _, err := d.c.Subscribe(d.t.Context(), sub); err != nil {
 		d.t.Fatal(err)
 	}
+	v := frames.NewView()
 	for f, err := range d.c.Frames(d.t.Context()) {
+		if err == nil {
+			err = v.ApplyFrame(f)
+		}
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		if ev, ok := f.(*frames.SessionEvent); ok {
-			if e, err := frames.DecodeEvent(ev.Event); err != nil || e.Type == want {
-				return
-			}
+		if live := v.Live(); live != nil && slices.ContainsFunc(live.Tools, func(l frames.LiveTool) bool { return strings.Contains(l.Text, text) }) {
+			return
 		}
 	}
 }
@@ -256,6 +259,12 @@ func TestSessionsCanBeRead(t *testing.T) {
 	if out := d.ok("ls"); !strings.Contains(out, sid) || !strings.Contains(out, "my title") {
 		t.Errorf("ls printed %q", out)
 	}
+	t.Chdir(d.cwd)
+	for dir, want := range map[string]bool{".": true, d.cwd: true, "..": false} {
+		if out := d.ok("ls", "--cwd", dir); strings.Contains(out, sid) != want {
+			t.Errorf("ls --cwd %s in %s printed %q", dir, d.cwd, out)
+		}
+	}
 	if out := d.ok("show", sid[20:]); !strings.Contains(out, "my title") || !strings.Contains(out, d.cwd) {
 		t.Errorf("show printed %q", out)
 	}
@@ -291,7 +300,7 @@ func TestSendSteerAndCancel(t *testing.T) {
 		t.Errorf("send printed %q", out)
 	}
 	d.ok("send", "--steer", sid, "word")
-	d.await(sid, frames.SteeringMessageEvent)
+	d.awaitOutput(sid, "got word")
 	if out := d.ok("cancel", sid); !strings.Contains(out, "cancelled") {
 		t.Errorf("cancel printed %q", out)
 	}
@@ -317,6 +326,12 @@ func TestRPCVerb(t *testing.T) {
 	d.fails(exitUsage, "PARAMS", "rpc", "host.describe", "{")
 	d.fails(exitNotFound, "", "rpc", "session.get", `{"sessionId":"none"}`)
 	d.fails(exitFailed, "", "rpc", "no.such")
+	d.fails(exitUsage, "want a directory that exists", "run", "--cwd", d.cwd+"/none", "true")
+	d.fails(exitUsage, "expected one of", "ls", "--state", "cold")
+	d.fails(exitUsage, "--limit is -1", "ls", "-n", "-1")
+	if r := d.run("ls", "--state", "cold"); strings.Contains(r.err, "-32602") {
+		t.Errorf("an error for people holds a code of the protocol: %s", r.err)
+	}
 	if out := d.ok("status"); !strings.Contains(out, "agents: demo, shell") {
 		t.Errorf("status printed %q", out)
 	}
