@@ -232,6 +232,37 @@ func copyFile(to, from string) error {
 	return dst.Close()
 }
 
+// nextMark returns a channel that is closed when the next command has begun, or
+// with other.
+func (w *world) nextMark(ctx context.Context, other <-chan struct{}) <-chan struct{} {
+	begun := make(chan struct{})
+	was := changedAt(w.marks)
+	w.calls.Go(func() {
+		defer close(begun)
+		ticks := time.NewTicker(200 * time.Microsecond)
+		defer ticks.Stop()
+		for changedAt(w.marks).Equal(was) {
+			select {
+			case <-ticks.C:
+			case <-other:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return begun
+}
+
+// changedAt is when a directory last got a file.
+func changedAt(dir string) time.Time {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
 // moment is a number of events from now.
 type moment struct {
 	mu   sync.Mutex
