@@ -114,8 +114,13 @@ func TestOpenTurnFollowsTheChunkRule(t *testing.T) {
 		missed   bool
 		want     string
 	}{
-		{0, 2, false, "ab"}, {1, 2, false, "ab"}, {2, 3, false, "ab+"},
-		{3, 4, true, "ab"}, {1, 3, true, "ab"}, {-1, 3, true, "ab"}, {5, 1, false, "ab"},
+		{0, 2, false, "ab"},
+		{1, 2, false, "ab"},
+		{2, 3, false, "ab+"},
+		{3, 4, true, "ab"},
+		{1, 3, true, "ab"},
+		{-1, 3, true, "ab"},
+		{5, 1, false, "ab"},
 	} {
 		turn := frames.NewOpenTurn("t1")
 		apply(t, turn, frames.AssistantDelta{From: 0, To: 2, Text: "ab"})

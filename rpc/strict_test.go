@@ -103,14 +103,18 @@ func TestParamsArriveAsSent(t *testing.T) {
 	api.on = func(_ context.Context, _ string, params any, _ func()) error { got = params; return nil }
 	p, _ := serve(t, api, rpc.Options{})
 	for _, row := range []struct{ method, params, want string }{
-		{"session.create", `{"cwd":"/a\u002fb","config":{"b":1.50,"a":"\u003c"},"policy":null}`,
-			`{"cwd":"/a/b","config":{"b":1.50,"a":"\u003c"}}`},
+		{
+			"session.create", `{"cwd":"/a\u002fb","config":{"b":1.50,"a":"\u003c"},"policy":null}`,
+			`{"cwd":"/a/b","config":{"b":1.50,"a":"\u003c"}}`,
+		},
 		{"session.cancel", `{"sessionId":"s","tree":false}`, `{"sessionId":"s","tree":false}`},
 		{"session.cancel", `{"sessionId":"s","tree":null}`, `{"sessionId":"s"}`},
 		{"session.history", `{"sessionId":"s","after":0}`, `{"sessionId":"s","after":0}`},
 		{"session.configure", `{"sessionId":"s","labels":{"k":"v"},"options":[1]}`, `{"sessionId":"s","labels":{"k":"v"},"options":[1]}`},
-		{"session.create", `{"cwd":"/","policy":{"mode":"deny","rules":[{"tool":"t","input":null,"decision":"deny"}]}}`,
-			`{"cwd":"/","policy":{"mode":"deny","rules":[{"tool":"t","input":null,"decision":"deny"}]}}`},
+		{
+			"session.create", `{"cwd":"/","policy":{"mode":"deny","rules":[{"tool":"t","input":null,"decision":"deny"}]}}`,
+			`{"cwd":"/","policy":{"mode":"deny","rules":[{"tool":"t","input":null,"decision":"deny"}]}}`,
+		},
 	} {
 		if a := p.ask(t, call(1, row.method, row.params)); a.Error != nil {
 			t.Errorf("%s %s: %+v", row.method, row.params, a.Error)

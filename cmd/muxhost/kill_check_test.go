@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 
@@ -159,9 +160,7 @@ func (w *world) checkPrompts(c *client.Client) {
 func (w *world) checkDecisions(c *client.Client) {
 	w.ledger.mu.Lock()
 	accepted := make(map[frames.RequestID]frames.Outcome, len(w.accepted))
-	for id, o := range w.accepted {
-		accepted[id] = o
-	}
+	maps.Copy(accepted, w.accepted)
 	w.ledger.mu.Unlock()
 	for id, o := range accepted {
 		if d, ok := w.verdicts.byID[id]; !ok || d.outcome != o || d.origin != frames.CauseReply {

@@ -52,8 +52,10 @@ func TestResumeNamesEveryCursor(t *testing.T) {
 	bubble(t, script, func(t *testing.T, h *fakeHost) {
 		second = make(chan []rpc.SubscribeParams, 1) // of the bubble
 		c := h.connect(h.options())
-		if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{Delivery: &final,
-			Sessions: []rpc.SubscribeSession{{SessionID: "root", Since: new(frames.Seq(1)), Tree: true}}}); err != nil {
+		if _, err := c.Subscribe(t.Context(), rpc.SubscribeParams{
+			Delivery: &final,
+			Sessions: []rpc.SubscribeSession{{SessionID: "root", Since: new(frames.Seq(1)), Tree: true}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Unsubscribe(t.Context(), rpc.UnsubscribeParams{Sessions: []frames.SessionID{"out"}}); err != nil {
