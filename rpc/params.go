@@ -121,7 +121,7 @@ type (
 		Seq     frames.Seq      `json:"seq,omitempty"`
 	}
 	// HistoryParams are those of session.history. After and Before exclude each
-	// other; without both it starts at the oldest event. Limit defaults to 256,
+	// other; without both it gives the newest. Limit defaults to 256,
 	// at most 1000; MaxBytes defaults to 128 KiB, at most 192 KiB.
 	HistoryParams struct {
 		SessionID frames.SessionID `json:"sessionId"`
