@@ -72,7 +72,9 @@ func (r *ring) room(n int) *chunk {
 		if cap(c.buf)-len(c.buf) >= n {
 			return c
 		}
-		size = min(2*cap(c.buf), maxChunk)
+		// At most a quarter of the ring, so that beginning a chunk never drops
+		// most of what readers are about to take.
+		size = min(2*cap(c.buf), maxChunk, max(r.limit/4, minChunk))
 	}
 	c := &chunk{buf: make([]byte, 0, max(size, n)), first: r.next, before: r.last}
 	r.chunks = append(r.chunks, c)
