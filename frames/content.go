@@ -19,6 +19,18 @@ type ContentBlock struct {
 	Truncated *Truncated `json:"truncated,omitempty"`
 }
 
+// MarshalJSON writes a text block with its text, also when that is empty.
+func (b ContentBlock) MarshalJSON() ([]byte, error) {
+	type plain ContentBlock
+	if b.Type != "text" || b.Text != "" {
+		return marshal(plain(b))
+	}
+	return marshal(struct {
+		plain
+		Text string `json:"text"`
+	}{plain: plain(b)})
+}
+
 // Text returns a text block.
 func Text(s string) ContentBlock { return ContentBlock{Type: "text", Text: s} }
 

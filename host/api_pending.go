@@ -17,13 +17,19 @@ func (c *caller) ApprovalRespond(ctx context.Context, p rpc.ApprovalParams, r rp
 	}
 	a := pending.Answer{
 		Session: p.SessionID, ID: p.ID, Kind: pending.KindApproval, Outcome: p.Outcome,
-		InputHash: p.InputHash, Feedback: p.Feedback, By: c.by,
+		Feedback: p.Feedback, By: c.by,
+	}
+	if p.InputHash != nil {
+		a.InputHash = *p.InputHash
 	}
 	if g := p.Grant; g != nil {
 		if pending.Scope(g.Scope) == pending.ScopeProject && (c.trees != nil || !c.may(rpc.ScopeOperate)) {
 			return rpc.Errorf(rpc.KindForbidden, `a grant for the project needs the scope operate and a client that is not limited to trees; use the scope "session"`)
 		}
-		a.Grant = &pending.GrantRequest{Scope: pending.Scope(g.Scope), For: time.Duration(g.ForMs) * time.Millisecond}
+		a.Grant = &pending.GrantRequest{Scope: pending.Scope(g.Scope)}
+		if g.ForMs != nil {
+			a.Grant.For = time.Duration(*g.ForMs) * time.Millisecond
+		}
 	}
 	return c.sessionError(p.SessionID, c.host.sessions.Answer(ctx, a, func() { r(rpc.Accepted{Accepted: true}) }))
 }

@@ -97,7 +97,7 @@ func TestForeignHostsGetNothingOnAnyPath(t *testing.T) {
 	}
 }
 
-// Nothing but the liveness probe answers without a valid token, on loopback too,
+// Nothing answers without a valid token, on loopback too,
 // and the refusals are all alike.
 func TestNothingAnswersWithoutAToken(t *testing.T) {
 	r := start(t, nil)
@@ -125,9 +125,14 @@ func TestNothingAnswersWithoutAToken(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/": 404, "/v1/rpc": 404, "/v1/events": 404, "/v1/login": 405, "/v1/ws?token=" + canary: 400} {
+	for path, want := range map[string]int{"/healthz": 401, "/": 401, "/v1/rpc": 401, "/v1/events": 401, "/v1/login": 401, "/v1/ws?token=" + canary: 400} {
 		if got := r.handshake(path, hostLine); got != want {
 			t.Errorf("GET %s without a token: %d, want %d", path, got, want)
+		}
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/": 404, "/v1/rpc": 404, "/v1/events": 404, "/v1/login": 405} {
+		if got := r.handshake(path, hostLine, bearer); got != want {
+			t.Errorf("GET %s with the token: %d, want %d", path, got, want)
 		}
 	}
 	if n := r.agent.opened.Load(); n != 0 {

@@ -12,11 +12,11 @@ import (
 // Config.AllowHosts and Config.AllowOrigins.
 func (h *Host) Handler() http.Handler { return h.handler }
 
-// routes builds the one handler: the perimeter is in front of every path.
+// routes builds the one handler: the perimeter is in front of every path, and the
+// token is demanded on every path but the one that takes it in its body.
 func (h *Host) routes() http.Handler {
 	m := http.NewServeMux()
-	m.Handle("GET /v1/ws", h.gate.Require(http.HandlerFunc(h.serveSocket)))
-	m.HandleFunc("POST /v1/login", h.gate.Login)
+	m.HandleFunc("GET /v1/ws", h.serveSocket)
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
@@ -30,5 +30,8 @@ func (h *Host) routes() http.Handler {
 			auth.Refuse(w, &auth.Refusal{Status: http.StatusMethodNotAllowed, Kind: "bad-request", Message: "this path wants " + allow})
 		})
 	}
-	return h.gate.Perimeter(m)
+	front := http.NewServeMux()
+	front.HandleFunc("POST /v1/login", h.gate.Login)
+	front.Handle("/", h.gate.Require(m))
+	return h.gate.Perimeter(front)
 }

@@ -134,7 +134,7 @@ func TestSilentConnectionsAreCutAndEvicted(t *testing.T) {
 		}
 		c := ln.dial()
 		wg.Go(func() {
-			_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: mux.test\r\nConnection: close\r\n\r\n")
+			_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: mux.test\r\n"+bearer+"\r\nConnection: close\r\n\r\n")
 		})
 		if b, err := io.ReadAll(c); err != nil || len(b) < 15 || string(b[:15]) != "HTTP/1.1 200 OK" || time.Since(began) > time.Second {
 			t.Errorf("the good client got %.60q, %v after %v", b, err, time.Since(began))

@@ -157,9 +157,18 @@ func blockNeeds(b frames.ContentBlock) string {
 	return `.type: expected one of "text", "image", "resource", "resource_link", got ` + show(b.Type)
 }
 
+// hashLen is the length of an input hash, maxGrantMs how long a grant may hold.
+const (
+	hashLen    = 64
+	maxGrantMs = 30 * 24 * 60 * 60 * 1000
+)
+
 func (p *ApprovalParams) check() error {
 	if err := word("outcome", p.Outcome, frames.AllowedOnce, frames.AllowedAlways, frames.Rejected); err != nil {
 		return err
+	}
+	if p.InputHash != nil && len(*p.InputHash) != hashLen {
+		return Paramsf("params.inputHash: expected %d hex digits, got %d characters; leave it out to send none", hashLen, len(*p.InputHash))
 	}
 	if p.Grant == nil {
 		return nil
@@ -167,9 +176,10 @@ func (p *ApprovalParams) check() error {
 	if p.Outcome != frames.AllowedAlways {
 		return Paramsf(`params.grant: only with the outcome "allowed-always", got %q`, p.Outcome)
 	}
-	return first(
-		word("grant.scope", p.Grant.Scope, "session", "project"),
-		between("grant.forMs", p.Grant.ForMs, 0, frames.MaxInteger-1))
+	if err := word("grant.scope", p.Grant.Scope, "session", "project"); err != nil || p.Grant.ForMs == nil {
+		return err
+	}
+	return between("grant.forMs", *p.Grant.ForMs, 1, maxGrantMs)
 }
 
 func (p *QuestionParams) check() error {

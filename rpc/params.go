@@ -184,14 +184,14 @@ type (
 	// GrantRequest goes with an allowed-always answer.
 	GrantRequest struct {
 		Scope string `json:"scope,omitempty"` // "session" (default) or "project"
-		ForMs int64  `json:"forMs,omitempty"` // default 8 h
+		ForMs *int64 `json:"forMs,omitempty"` // default 8 h
 	}
 	// ApprovalParams are those of approval.respond.
 	ApprovalParams struct {
 		SessionID frames.SessionID `json:"sessionId"`
 		ID        frames.RequestID `json:"id"`
 		Outcome   frames.Outcome   `json:"outcome"`
-		InputHash string           `json:"inputHash,omitempty"`
+		InputHash *string          `json:"inputHash,omitempty"`
 		Feedback  string           `json:"feedback,omitempty"`
 		Grant     *GrantRequest    `json:"grant,omitempty"`
 	}

@@ -48,11 +48,11 @@ type Verdict struct {
 }
 
 // Judge says what p decides of a call of tool with the given canonical input:
-// the first deny rule that matches, else the first allow rule, else ask, whether
-// a rule says so or none matches. The mode "deny" turns ask into deny. It fails
+// the first deny rule that matches, else the first ask rule, else the first allow
+// rule, else ask: where rules disagree the stricter one holds, in any order. The mode "deny" turns ask into deny. It fails
 // closed: an unknown mode denies everything, and so does a rule with an unknown
 // decision for whatever it matches. An input that cannot be compared matches
-// everything in a rule that denies, and nothing in one that allows.
+// everything in a rule that denies or asks, and nothing in one that allows.
 //
 // Of the call only name and input count, never what an agent says of it.
 func Judge(p frames.Policy, tool string, canonical []byte) Verdict {
@@ -68,7 +68,7 @@ func Judge(p frames.Policy, tool string, canonical []byte) Verdict {
 		switch {
 		case d == Deny:
 			return Verdict{Decision: Deny, Rule: i + 1}
-		case d == Allow && best.Decision != Allow, best.Rule == 0:
+		case best.Rule == 0, d == Ask && best.Decision == Allow:
 			best = Verdict{Decision: d, Rule: i + 1}
 		}
 	}
@@ -115,7 +115,7 @@ func matches(r frames.Rule, d Decision, tool string, canonical []byte) bool {
 	}
 	want, err := ruleInput(r)
 	if err != nil {
-		return d == Deny
+		return d != Allow
 	}
 	return bytes.Equal(want, canonical)
 }

@@ -147,7 +147,7 @@ func (d *desk) answer(ctx context.Context, line string) error {
 }
 
 func (d *desk) decide(ctx context.Context, a *frames.ApprovalRequested, line string) error {
-	p := rpc.ApprovalParams{SessionID: a.SessionID, ID: a.ID, InputHash: a.InputHash}
+	p := rpc.ApprovalParams{SessionID: a.SessionID, ID: a.ID, InputHash: &a.InputHash}
 	word, rest, _ := strings.Cut(line, " ")
 	switch {
 	case strings.EqualFold(word, "n") || strings.EqualFold(word, "no"):

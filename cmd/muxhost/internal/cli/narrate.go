@@ -112,6 +112,9 @@ func (n *narrator) event(sid frames.SessionID, e frames.Event) error {
 	case *frames.ContextMessage:
 		n.note(sid, n.style.Dim("+ "+n.text(textOf(p.Content))))
 	case *frames.PromptQueued:
+		if p.Mode == frames.ModeSteer {
+			break // shown when the agent takes it
+		}
 		n.note(sid, n.style.Dim("queued: "+term.Line(textOf(p.Content))))
 	case *frames.AssistantDelta:
 		n.delta(sid, stOf(s.blocks, p.Block), p.From, p.To, p.Text)

@@ -25,10 +25,13 @@ func newApprove(a *app) *cobra.Command {
 		Short: "Allow what an approval asks for, once or always",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := rpc.ApprovalParams{Outcome: frames.AllowedOnce, InputHash: hash}
+			p := rpc.ApprovalParams{Outcome: frames.AllowedOnce}
+			if hash != "" {
+				p.InputHash = &hash
+			}
 			if always {
 				p.Outcome = frames.AllowedAlways
-				p.Grant = &rpc.GrantRequest{Scope: scope, ForMs: length.Milliseconds()}
+				p.Grant = &rpc.GrantRequest{Scope: scope, ForMs: new(length.Milliseconds())}
 			} else if cmd.Flags().Changed("scope") || cmd.Flags().Changed("for") {
 				return fail(exitUsage, "--scope and --for go with --always")
 			}
@@ -71,11 +74,14 @@ func (a *app) respond(ctx context.Context, id string, p rpc.ApprovalParams) erro
 	if !ok {
 		return fail(exitUsage, "%s is a question: answer it with muxhost answer %s ANSWER", a.line(id), a.line(id))
 	}
-	if p.Outcome.Allows() && card.Truncated != nil && p.InputHash == "" {
+	if p.Outcome.Allows() && card.Truncated != nil && p.InputHash == nil {
 		fmt.Fprintln(a.stderr, a.card(ctx, c, card, a.errStyle))
 		return fail(exitUsage, "only a part of the input can be shown: allow all of it with --hash %s", a.line(card.InputHash))
 	}
-	p.SessionID, p.ID, p.InputHash = card.SessionID, card.ID, first(p.InputHash, card.InputHash)
+	p.SessionID, p.ID = card.SessionID, card.ID
+	if p.InputHash == nil {
+		p.InputHash = &card.InputHash
+	}
 	if err := wonBy(c.Call(ctx, "approval.respond", p, nil)); err != nil {
 		return err
 	}
@@ -150,9 +156,52 @@ func findPending(ctx context.Context, c *client.Client, id string) (frames.Frame
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, fail(exitNotPending, "nothing waits under %q: it was settled, or never was (muxhost inbox lists what waits)", term.Line(id))
+		return nil, notPending(ctx, c, id)
 	}
 	return nil, fail(exitUsage, "%q is the end of %d ids: give more of it", term.Line(id), len(found))
+}
+
+// notPending says how a request ended that waits no longer, as far as the recent
+// past of recent sessions tells.
+func notPending(ctx context.Context, c *client.Client, id string) error {
+	var recent rpc.ListResult
+	if err := c.Call(ctx, "sessions.list", rpc.ListParams{Limit: 50}, &recent); err != nil {
+		return err
+	}
+	for _, s := range recent.Sessions {
+		var past rpc.HistoryResult
+		if err := c.Call(ctx, "session.history", rpc.HistoryParams{SessionID: s.SessionID, Limit: 200}, &past); err != nil {
+			continue // it may be gone by now
+		}
+		for _, raw := range past.Events {
+			if how := endOf(raw, id); how != "" {
+				return fail(exitNotPending, "no longer pending: %s", how)
+			}
+		}
+	}
+	return fail(exitNotPending, "nothing waits under %q: it was settled long ago, or never was (muxhost inbox lists what waits)", term.Line(id))
+}
+
+// endOf says how a request ended, if raw is the event that ended it.
+func endOf(raw json.RawMessage, id string) string {
+	e, err := frames.DecodeEvent(raw)
+	if err != nil || e.Type != frames.ApprovalDecidedEvent && e.Type != frames.QuestionDecidedEvent {
+		return ""
+	}
+	var d frames.ApprovalDecided // a question's end has these fields too
+	if json.Unmarshal(e.Data, &d) != nil || string(d.ID) != id && (len(id) < 4 || !strings.HasSuffix(string(d.ID), id)) {
+		return ""
+	}
+	return settledBy(d.Outcome, d.Origin, d.By)
+}
+
+// settledBy says how something ended and who or what ended it.
+func settledBy(o frames.Outcome, c frames.Cause, by *frames.By) string {
+	who := "(" + term.Line(string(c)) + ")"
+	if by != nil {
+		who = "by " + term.Line(first(by.Label, string(by.ClientID)))
+	}
+	return term.Line(string(o)) + " " + who
 }
 
 // listPending returns what waits, oldest first.
@@ -188,9 +237,5 @@ func wonBy(err error) error {
 	if !ok || json.Unmarshal(raw, &d) != nil || d.Outcome == "" {
 		return fail(exitNotPending, "no longer pending")
 	}
-	who := "(" + term.Line(string(d.Origin)) + ")"
-	if d.By != nil {
-		who = "by " + term.Line(first(d.By.Label, string(d.By.ClientID)))
-	}
-	return fail(exitNotPending, "no longer pending: %s %s", term.Line(string(d.Outcome)), who)
+	return fail(exitNotPending, "no longer pending: %s", settledBy(d.Outcome, d.Origin, d.By))
 }

@@ -29,7 +29,9 @@ func newRun(a *app) *cobra.Command {
 		Short: "Create a session, run one prompt, stream it, and exit with its code",
 		Long: `Creates a session and gives it one prompt. With the shell agent (the default) the
 prompt is a command line: an approval card shows exactly what would run, and it
-runs after y. Lines you type while it runs go to its standard input.
+runs after y. Lines you type at a terminal while it runs go to its standard input,
+@eof ends that; where this is no terminal, answer with muxhost approve and feed it
+with muxhost send --steer.
 
 The first Ctrl-C cancels the turn, the second leaves at once; the session stays.
 Exits with the command's own code; 7 when it was rejected or cancelled; 8 after

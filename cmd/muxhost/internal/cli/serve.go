@@ -152,8 +152,8 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 	if err != nil {
 		return host.Config{}, err
 	}
-	if f.askTimeout <= 0 {
-		return host.Config{}, fail(exitUsage, "--ask-timeout is %v: it takes a positive duration, such as 5m", f.askTimeout)
+	if f.askTimeout < time.Second || f.askTimeout > 7*24*time.Hour {
+		return host.Config{}, fail(exitUsage, "--ask-timeout is %v: it takes 1s to 168h, such as 5m", f.askTimeout)
 	}
 	return host.Config{
 		Drivers: []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})},

@@ -183,7 +183,7 @@ func TestServeRefusesUnsafeStarts(t *testing.T) {
 		"wild host":      {[]string{"--allow-host", "*"}, exitFailed, "allowed host"},
 		"log level":      {[]string{"--log-level", "loud"}, exitUsage, "debug"},
 		"log format":     {[]string{"--log-format", "xml"}, exitUsage, "json"},
-		"ask timeout":    {[]string{"--ask-timeout", "0s"}, exitUsage, "positive"},
+		"ask timeout":    {[]string{"--ask-timeout", "0s"}, exitUsage, "1s to 168h"},
 	} {
 		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", stateIn(t)}, c.args...)
 		err := try(t, args...)
@@ -280,7 +280,7 @@ func runAllowed(t *testing.T, c *client.Client, command string) string {
 		}
 		switch f := f.(type) {
 		case *frames.ApprovalRequested:
-			if err := c.Respond(ctx, rpc.ApprovalParams{SessionID: f.SessionID, ID: f.ID, Outcome: frames.AllowedOnce, InputHash: f.InputHash}); err != nil {
+			if err := c.Respond(ctx, rpc.ApprovalParams{SessionID: f.SessionID, ID: f.ID, Outcome: frames.AllowedOnce, InputHash: &f.InputHash}); err != nil {
 				t.Fatal(err)
 			}
 		case *frames.SessionEvent:

@@ -95,7 +95,23 @@ func (a *app) dial(ctx context.Context, dir string) (*client.Client, error) {
 		h, err := readHostFile(dir)
 		return h.URL, err
 	}
-	return client.Dial(ctx, client.Options{URLFunc: where, Token: token, Label: a.label()})
+	return client.Dial(ctx, client.Options{URLFunc: where, Token: token, Label: a.label(), OnState: a.away()})
+}
+
+// away tells when the host goes away and when it is back. Whoever follows it
+// waits meanwhile.
+func (a *app) away() func(client.State) {
+	gone := false
+	return func(s client.State) {
+		switch {
+		case s == client.StateDisconnected && !gone:
+			gone = true
+			fmt.Fprintln(a.stderr, a.errStyle.Yellow("the host is away; waiting for it"))
+		case s == client.StateResumed && gone:
+			gone = false
+			fmt.Fprintln(a.stderr, a.errStyle.Yellow("the host is back"))
+		}
+	}
 }
 
 // stateHint repeats --state-dir where it was given.

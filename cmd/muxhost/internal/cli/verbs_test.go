@@ -191,7 +191,9 @@ func TestRunOfARejectedCommand(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(d.cwd, "ran")); err == nil {
 		t.Error("it ran")
 	}
-	d.fails(exitNotPending, "nothing waits", "approve", id)
+	d.fails(exitNotPending, "rejected by", "approve", id)
+	d.fails(exitNotPending, "rejected by", "approve", id[28:])
+	d.fails(exitNotPending, "nothing waits", "approve", "no-such-id")
 }
 
 // With --approve=reject nobody is asked and nothing runs.
@@ -246,7 +248,7 @@ func TestAnswerAQuestion(t *testing.T) {
 	if r := <-end; r.code != 0 || !strings.Contains(r.out, "Postgres") {
 		t.Errorf("run: exit %d, %q %q", r.code, r.out, r.err)
 	}
-	d.fails(exitNotPending, "nothing waits", "answer", id, "1")
+	d.fails(exitNotPending, "answered by", "answer", id, "1")
 }
 
 // What one process starts, others watch: list, show, history, tail, JSON.
