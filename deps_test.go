@@ -127,10 +127,18 @@ func allows(room string, row []string, imp string) bool {
 // The table itself has teeth: what it must refuse, it refuses.
 func TestImportTableRefuses(t *testing.T) {
 	for _, row := range [][2]string{
-		{"frames", module + "store"}, {"mux", module + "rpc"}, {"rpc", module + "mux"}, {"store", module + "store/bolt"},
-		{"host", module + "store/bolt"}, {"host", module + "host/agent/shell"}, {"host/internal/auth", module + "frames"},
-		{"host/internal/pending", module + "host/internal/session"}, {"host/agent", module + "host"},
-		{"rpc/client", module + "host"}, {"host", "go.etcd.io/bbolt"}, {"mux", "github.com/sourcegraph/jsonrpc2"},
+		{"frames", module + "store"},
+		{"mux", module + "rpc"},
+		{"rpc", module + "mux"},
+		{"store", module + "store/bolt"},
+		{"host", module + "store/bolt"},
+		{"host", module + "host/agent/shell"},
+		{"host/internal/auth", module + "frames"},
+		{"host/internal/pending", module + "host/internal/session"},
+		{"host/agent", module + "host"},
+		{"rpc/client", module + "host"},
+		{"host", "go.etcd.io/bbolt"},
+		{"mux", "github.com/sourcegraph/jsonrpc2"},
 	} {
 		if allows(row[0], rooms[row[0]], row[1]) {
 			t.Errorf("%s may import %s", row[0], row[1])

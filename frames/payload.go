@@ -224,6 +224,7 @@ type (
 		ChildSessionID SessionID      `json:"childSessionId"`
 		CallID         CallID         `json:"callId,omitempty"`
 		Status         string         `json:"status"`
+		Message        string         `json:"message,omitempty"`
 		Result         []ContentBlock `json:"result,omitempty"`
 	}
 	// TaskStarted is the data of `task/started`: background work began.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -119,8 +120,10 @@ type rig struct {
 func start(t *testing.T, edit func(*host.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, agent: &script{}, cwd: t.TempDir()}
-	cfg := host.Config{Store: mem.New(), Drivers: []agent.Driver{r.agent}, Token: canary, DrainTimeout: 50 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	cfg := host.Config{
+		Store: mem.New(), Drivers: []agent.Driver{r.agent}, Token: canary, DrainTimeout: 50 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
 	if edit != nil {
 		edit(&cfg)
 	}
@@ -300,9 +303,7 @@ func eventOf(t *testing.T, m message) (frames.Event, bool) {
 func (r *rig) create(p *peer, more map[string]any) frames.Session {
 	r.t.Helper()
 	params := map[string]any{"cwd": r.cwd}
-	for k, v := range more {
-		params[k] = v
-	}
+	maps.Copy(params, more)
 	return must[rpc.SessionResult](p, "session.create", params).Session
 }
 

@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -169,9 +170,7 @@ func TestEveryListedMethodAnswers(t *testing.T) {
 	sid := map[string]any{"sessionId": s.SessionID}
 	with := func(more map[string]any) map[string]any {
 		out := map[string]any{"sessionId": s.SessionID}
-		for k, v := range more {
-			out[k] = v
-		}
+		maps.Copy(out, more)
 		return out
 	}
 	text := []frames.ContentBlock{frames.Text("say hi")}

@@ -213,6 +213,8 @@ type Child struct {
 // ChildResult is how a child's turn ended.
 type ChildResult struct {
 	Reason frames.TurnEndReason
+	// Message is that of its turn/end, such as "exit 4".
+	Message string
 	// Result is the child's last assistant message, if any.
 	Result []frames.ContentBlock
 }

@@ -191,7 +191,7 @@ func (t *turn) Spawn(ctx context.Context, sp agent.Spawn) (agent.Child, error) {
 // complete runs the child's first turn and says how it ended.
 func (s *Session) complete(ctx context.Context, prompt []frames.ContentBlock) agent.ChildResult {
 	res, err := s.run(ctx, prompt)
-	out := agent.ChildResult{Reason: res.Reason, Result: Last[frames.AssistantMessage](s).Content}
+	out := agent.ChildResult{Reason: res.Reason, Message: res.Message, Result: Last[frames.AssistantMessage](s).Content}
 	switch {
 	case ctx.Err() != nil:
 		out.Reason = frames.TurnCancelled

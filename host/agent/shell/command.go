@@ -52,7 +52,11 @@ func (s *shell) command(ctx context.Context, t agent.Turn, line string) (agent.R
 	case err != nil:
 		res = failed(call, "start", err.Error())
 	}
-	return agent.Result{}, finish(ctx, t, res)
+	out := agent.Result{}
+	if res.ErrorCode == "exit" {
+		out.Message = exitMessage(res.Details)
+	}
+	return out, finish(ctx, t, res)
 }
 
 // notAllowed ends a call that did not get permission; nothing was started.
@@ -170,6 +174,18 @@ func result(ctx context.Context, t agent.Turn, call frames.CallID, rec *recorder
 		res.IsError, res.ErrorCode = true, "exit"
 	}
 	return res
+}
+
+// exitMessage says how a command ended that did not succeed.
+func exitMessage(det json.RawMessage) string {
+	var d details
+	switch err := json.Unmarshal(det, &d); {
+	case err != nil:
+		return ""
+	case d.Signal != "":
+		return "ended by " + d.Signal
+	}
+	return fmt.Sprintf("exit %d", d.ExitCode)
 }
 
 func failed(call frames.CallID, code, text string) frames.ToolResult {

@@ -115,6 +115,9 @@ func outcome(res agent.ChildResult, err error) string {
 			said = append(said, b.Text)
 		}
 	}
+	if res.Message != "" {
+		said = append([]string{res.Message}, said...)
+	}
 	if len(said) == 0 {
 		return string(res.Reason)
 	}

@@ -281,7 +281,7 @@ func TestGrantsAreBounded(t *testing.T) {
 		now := time.Now()
 		for i := range pending.MaxGrants {
 			id := frames.GrantID(fmt.Sprint(i))
-			d.rows[id] = pending.Grant{ID: id, Tool: "t", Input: []byte(fmt.Sprint(i)), Scope: pending.ScopeProject, ExpiresAt: now.Add(time.Minute)}
+			d.rows[id] = pending.Grant{ID: id, Tool: "t", Input: fmt.Append(nil, i), Scope: pending.ScopeProject, ExpiresAt: now.Add(time.Minute)}
 		}
 		tab := pending.New(pending.Config{Grants: d})
 		if err := tab.Grants().Load(t.Context()); err != nil {

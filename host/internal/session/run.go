@@ -248,7 +248,7 @@ func (a *actor) endTurn(t *turn) error {
 		c.by = mk.by
 	}
 	c.add(end)
-	t.reason = end.Reason
+	t.reason, t.message = end.Reason, end.Message
 	c.next.Turn = nil
 	c.then = func() { a.dropTurn(t) }
 	return a.commitAll(c)

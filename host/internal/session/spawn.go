@@ -135,7 +135,7 @@ func (m *Manager) release(k *child) {
 
 // report tells the parent how a child's first turn ended.
 func (m *Manager) report(t *turn) {
-	m.complete(t.link, agent.ChildResult{Reason: t.reason, Result: t.last})
+	m.complete(t.link, agent.ChildResult{Reason: t.reason, Message: t.message, Result: t.last})
 }
 
 // reportFailure tells the parent that a child could not run at all.
@@ -154,9 +154,9 @@ func (m *Manager) complete(k *child, r agent.ChildResult) {
 }
 
 func (m *Manager) tellParent(k *child) {
-	p, _, err := m.fit(m.io, frames.AgentCompleted{ChildSessionID: k.id, CallID: k.call, Status: string(k.result.Reason), Result: k.result.Result})
+	p, _, err := m.fit(m.io, frames.AgentCompleted{ChildSessionID: k.id, CallID: k.call, Status: string(k.result.Reason), Message: k.result.Message, Result: k.result.Result})
 	if err != nil {
-		p = frames.AgentCompleted{ChildSessionID: k.id, CallID: k.call, Status: string(k.result.Reason)}
+		p = frames.AgentCompleted{ChildSessionID: k.id, CallID: k.call, Status: string(k.result.Reason), Message: k.result.Message}
 	}
 	err = m.in(m.io, k.parent.a.id, func(a *actor) error { return a.completed(k, p) })
 	if _, ok := errors.AsType[*StorageError](err); ok {

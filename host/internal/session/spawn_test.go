@@ -125,8 +125,8 @@ func TestCancelCascades(t *testing.T) {
 		}
 		var ends []string
 		for _, s := range r.pub.script() {
-			if strings.HasPrefix(s, "turn/end ") {
-				ends = append(ends, strings.TrimPrefix(s, "turn/end "))
+			if after, ok := strings.CutPrefix(s, "turn/end "); ok {
+				ends = append(ends, after)
 			}
 		}
 		if want := []string{string(low), string(mid), string(sid)}; !slices.Equal(ends, want) {

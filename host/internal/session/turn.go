@@ -40,6 +40,7 @@ type turn struct {
 	// The actor's goroutine owns these.
 	open     *frames.OpenTurn
 	streams  map[streamKey]*stream
+	message  string                // of its turn/end
 	last     []frames.ContentBlock // of the last whole assistant message
 	failed   error                 // an append that the turn needed failed
 	deaf     bool                  // it did not take a steer

@@ -351,3 +351,13 @@ func TestVerbsWithoutAHost(t *testing.T) {
 	d.fails(exitUsage, "did you mean serve?", "serv")
 	d.fails(exitUsage, "no verb", "nonsense")
 }
+
+// A command that fails in a child session is told where it was spawned.
+func TestSpawnedFailureIsTold(t *testing.T) {
+	d := newDesktop(t)
+	end := d.start("run", "--cwd", d.cwd, "@spawn exit 4")
+	d.ok("approve", d.id())
+	if r := <-end; !strings.Contains(r.out, "exit 4") {
+		t.Errorf("run printed %q, want the child's exit code", r.out)
+	}
+}
