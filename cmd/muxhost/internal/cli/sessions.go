@@ -160,15 +160,11 @@ func newShow(a *app) *cobra.Command {
 }
 
 func (a *app) show(ctx context.Context, id string, asJSON bool) error {
-	c, err := a.connect(ctx)
+	c, sid, err := a.session(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	sid, err := resolveSession(ctx, c, id)
-	if err != nil {
-		return err
-	}
 	var res rpc.GetResult
 	if err := c.Call(ctx, "session.get", rpc.GetParams{SessionID: sid, View: asJSON}, &res); err != nil {
 		return err
@@ -217,15 +213,11 @@ func (a *app) history(ctx context.Context, id string, after int64, asJSON bool) 
 	if after < 0 {
 		return fail(exitUsage, "--after is %d: it takes the number of an event, 0 or more", after)
 	}
-	c, err := a.connect(ctx)
+	c, sid, err := a.session(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	sid, err := resolveSession(ctx, c, id)
-	if err != nil {
-		return err
-	}
 	from := frames.Seq(after)
 	for {
 		var res rpc.HistoryResult
@@ -254,6 +246,20 @@ func (a *app) historyLine(sid frames.SessionID, e frames.Event, raw json.RawMess
 	}
 	_, err := fmt.Fprintf(a.stdout, "%6d  %s  %-20s %s\n", e.Seq, a.style.Dim(e.Time.String()), term.Line(string(e.Type)), term.Line(firstLine(string(e.Data), 300)))
 	return err
+}
+
+// session connects and finds the session under an id, or under the end of one.
+func (a *app) session(ctx context.Context, id string) (*client.Client, frames.SessionID, error) {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	sid, err := resolveSession(ctx, c, id)
+	if err != nil {
+		_ = c.Close() // err says what went wrong
+		return nil, "", err
+	}
+	return c, sid, nil
 }
 
 // resolveSession finds a session by its id, or by the end of one.

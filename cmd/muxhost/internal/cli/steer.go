@@ -50,15 +50,11 @@ func (a *app) send(ctx context.Context, id, text string, mode frames.PromptMode,
 		}
 		text = strings.TrimRight(string(b), "\n")
 	}
-	c, err := a.connect(ctx)
+	c, sid, err := a.session(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	sid, err := resolveSession(ctx, c, id)
-	if err != nil {
-		return err
-	}
 	res, err := promptSession(ctx, c, sid, text, mode)
 	if err != nil {
 		return err
@@ -87,15 +83,11 @@ func newCancel(a *app) *cobra.Command {
 		Short: "Cancel what a session and its subagents run; queued prompts stay",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect(cmd.Context())
+			c, sid, err := a.session(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			sid, err := resolveSession(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
 			var res rpc.CancelResult
 			p := rpc.CancelParams{SessionID: sid, TurnID: frames.TurnID(turn), Tree: new(!alone)}
 			if err := c.Call(cmd.Context(), "session.cancel", p, &res); err != nil {
@@ -141,15 +133,11 @@ func newWait(a *app) *cobra.Command {
 }
 
 func (a *app) wait(ctx context.Context, id, until string) error {
-	c, err := a.connect(ctx)
+	c, sid, err := a.session(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	sid, err := resolveSession(ctx, c, id)
-	if err != nil {
-		return err
-	}
 	if _, err := c.Subscribe(ctx, rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: sid}}}); err != nil {
 		return err
 	}

@@ -36,15 +36,11 @@ func (a *app) tail(ctx context.Context, id string, f tailFlags) error {
 	if f.since < 0 {
 		return fail(exitUsage, "--since is %d: it takes the number of an event, 0 or more", f.since)
 	}
-	c, err := a.connect(ctx)
+	c, sid, err := a.session(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	sid, err := resolveSession(ctx, c, id)
-	if err != nil {
-		return err
-	}
 	sub := rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: sid, Since: new(frames.Seq(f.since))}}, Tree: f.tree}
 	res, err := c.Subscribe(ctx, sub)
 	if err != nil {
