@@ -19,7 +19,7 @@ import (
 // open opens a session on a fake host that is closed when the test ends.
 func open(t *testing.T, speed float64, config string, script agenttest.Script) (*agenttest.Host, *agenttest.Session) {
 	t.Helper()
-	script.Cwd = "/work/project"
+	script.Cwd = "/src/project"
 	h := agenttest.New(script, demo.New(demo.Options{Speed: speed}))
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {
@@ -100,7 +100,7 @@ func TestShowMeShowsEverything(t *testing.T) {
 		if n := len(h.Sessions()); n != 4 {
 			t.Errorf("%d sessions; want root, two children, a grandchild", n)
 		}
-		if depth != 2 || asked.Tool.Name != "sh" || string(asked.Input) != `{"command":"rm -rf build && make","cwd":"/work/project"}` {
+		if depth != 2 || asked.Tool.Name != "sh" || string(asked.Input) != `{"command":"rm -rf build && make","cwd":"/src/project"}` {
 			t.Errorf("asked at depth %d for %s %s; want sh at depth 2 for the clean build", depth, asked.Tool.Name, asked.Input)
 		}
 		want := map[frames.EventType]int{
