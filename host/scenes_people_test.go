@@ -371,7 +371,7 @@ func TestLargePromptsDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// A client whose connection ends in the middle of its call takes nobody with it:
+// A client whose connection ends in the middle of its turn takes nobody with it:
 // the turn that it started and the others' connections go on.
 func TestClientThatVanishesTakesNobodyWithIt(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *scene) {
@@ -388,12 +388,10 @@ func TestClientThatVanishesTakesNobodyWithIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Start(t.Context(), "approval.respond", map[string]any{
-			"sessionId": sid, "id": card.Frame.(*frames.ApprovalRequested).ID, "outcome": "allowed-once",
-		}); err != nil {
-			t.Fatal(err)
-		}
 		s.leave(a)
+		ask[json.RawMessage](s, b, "approval.respond", map[string]any{
+			"sessionId": sid, "id": card.Frame.(*frames.ApprovalRequested).ID, "outcome": "allowed-once",
+		})
 		if _, err := b.Next(t.Context(), &at, func(g hosttest.Got) bool { return ended(g, sid) }); err != nil {
 			t.Fatal(err)
 		}
