@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,20 +172,17 @@ func exampleData(t *testing.T, typ frames.EventType) []byte {
 	return nil
 }
 
-// edit returns JSON text with the object at path changed.
+// edit returns JSON text with the object at path changed; of a list on the way it
+// takes the first element.
 func edit(t *testing.T, text []byte, change func(map[string]any), path ...string) []byte {
 	t.Helper()
 	var doc map[string]any
 	if err := json.Unmarshal(text, &doc); err != nil {
 		t.Fatal(err)
 	}
-	at := doc
-	for _, name := range path {
-		next, ok := at[name].(map[string]any)
-		if !ok {
-			t.Fatalf("%s: there is no object %s", text, name)
-		}
-		at = next
+	at, ok := lookup(doc, path)
+	if !ok {
+		t.Fatalf("%s: there is no object at %v", text, path)
 	}
 	change(at)
 	b, err := json.Marshal(doc)
@@ -193,18 +192,73 @@ func edit(t *testing.T, text []byte, change func(map[string]any), path ...string
 	return b
 }
 
-// mutants yields texts that a schema of typ at path must refuse: each member
-// with a value of no type at all, each required one left out.
+func lookup(doc map[string]any, path []string) (map[string]any, bool) {
+	for _, name := range path {
+		next := doc[name]
+		if list, ok := next.([]any); ok && len(list) > 0 {
+			next = list[0]
+		}
+		o, ok := next.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		doc = o
+	}
+	return doc, true
+}
+
+// mutants returns texts that a schema of typ at path must refuse: each member
+// with a value of another type, a word that is none or a number out of bounds,
+// each required one left out; and the same in the objects within.
 func mutants(t *testing.T, typ reflect.Type, text []byte, path ...string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
+	where := strings.Join(append([]string{typ.String()}, path...), " ")
 	for f := range fieldsOf(typ) {
-		if _, narrow := rules[f.owner.String()+"."+f.goName]; f.typ != rawType || narrow {
-			all[fmt.Sprintf("%s.%s of a wrong type", typ, f.name)] = edit(t, text, func(o map[string]any) { o[f.name] = []any{[]any{}} }, path...)
+		set := func(why string, value any) {
+			all[where+"."+f.name+": "+why] = edit(t, text, func(o map[string]any) { o[f.name] = value }, path...)
+		}
+		r, narrow := rules[f.owner.String()+"."+f.goName]
+		if f.typ != rawType || narrow {
+			set("another type", []any{[]any{}})
+		}
+		switch kind := f.typ.Kind(); {
+		case kind == reflect.String && (r.words != nil || enums[f.typ] != nil):
+			set("no such word", "no such word")
+		case r.words != nil:
+			set("no such word", []any{"no such word"})
+		case kind == reflect.Int, kind == reflect.Int64, kind == reflect.Uint64:
+			set("too large", max(r.max, maxInteger)+1)
+			set("a fraction", 1.5)
+		}
+		if r.max > 0 {
+			set("out of bounds", r.max+1)
 		}
 		if !f.optional {
-			all[fmt.Sprintf("%s without %s", typ, f.name)] = edit(t, text, func(o map[string]any) { delete(o, f.name) }, path...)
+			all[where+" without "+f.name] = edit(t, text, func(o map[string]any) { delete(o, f.name) }, path...)
+		}
+		if inner, ok := within(f.typ); ok && has(t, text, append(path, f.name)) {
+			maps.Copy(all, mutants(t, inner, text, append(slices.Clone(path), f.name)...))
 		}
 	}
 	return all
+}
+
+// within returns the struct that a field of type typ holds, if it does.
+func within(typ reflect.Type) (reflect.Type, bool) {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+		typ = typ.Elem()
+	}
+	return typ, typ.Kind() == reflect.Struct && typ != timeType
+}
+
+// has reports whether JSON text has an object at path.
+func has(t *testing.T, text []byte, path []string) bool {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	_, ok := lookup(doc, path)
+	return ok
 }

@@ -250,6 +250,20 @@ func TestEncodedFramesAreValid(t *testing.T) {
 	}
 }
 
+// A session without an open turn says so with null, and may not leave it out.
+func TestLiveWithoutATurnIsNull(t *testing.T) {
+	v := newValidator(t, contract(t))
+	const file = "schema/frames/session-live.json"
+	text, err := frames.EncodeFrame(frames.SessionLive{SessionID: "s", Seq: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.file(file, text); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	refuses(t, v, file, map[string][]byte{"no turn": edit(t, text, func(o map[string]any) { delete(o, "turn") }, "params")})
+}
+
 // Unknown members of events and frames are carried, those of params are refused,
 // at any depth.
 func TestUnknownMembers(t *testing.T) {
