@@ -140,6 +140,8 @@ var texts = docs{
 	"rpc.Empty":   "Params or a result without members.",
 	"rpc.Pending": "One thing that waits for a person: the params of its `*/requested` frame, and what it is.",
 
+	"frames.LiveBlock": "An open text or reasoning block: all of its text, and the number of chunks that make it up. Where a block is split over parts, " +
+		"`offset` is the byte offset of `text` in the block's text, and `to` counts only on the last part.",
 	"frames.Pending.Kind": "\"approval\" or \"question\".",
 }
 

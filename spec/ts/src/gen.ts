@@ -502,7 +502,7 @@ export interface ListResult {
   next?: string;
 }
 
-/** LiveBlock is an open text or reasoning block: all of its text, and the number of chunks that make it up. Where a block is split over parts, From is the byte offset of `text` in the block's text, and `to` counts only on the last part. */
+/** An open text or reasoning block: all of its text, and the number of chunks that make it up. Where a block is split over parts, `offset` is the byte offset of `text` in the block's text, and `to` counts only on the last part. */
 export interface LiveBlock {
   block: number;
   /** "assistant" or "reasoning" */
