@@ -43,6 +43,8 @@ var rooms = map[string][]string{
 		"host/internal/pending", "host/internal/session", "github.com/google/uuid",
 	},
 	"host/hosttest": {"frames", "github.com/coder/websocket"},
+	"spec":          {},
+	"spec/gen":      {"frames", "rpc"},
 	"cmd":           {"*"},
 }
 
@@ -139,6 +141,10 @@ func TestImportTableRefuses(t *testing.T) {
 		{"rpc/client", module + "host"},
 		{"host", "go.etcd.io/bbolt"},
 		{"mux", "github.com/sourcegraph/jsonrpc2"},
+		{"spec", module + "frames"},
+		{"spec/gen", module + "host"},
+		{"frames", module + "spec"},
+		{"host", module + "spec/gen"},
 	} {
 		if allows(row[0], rooms[row[0]], row[1]) {
 			t.Errorf("%s may import %s", row[0], row[1])
