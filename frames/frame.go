@@ -153,8 +153,8 @@ type LiveTurn struct {
 }
 
 // LiveBlock is an open text or reasoning block: all of its text, and the number
-// of chunks that make it up. Where a block is split over parts, From is the byte
-// offset of Text in the block's text, and To counts only on the last part.
+// of chunks that make it up. Where a block is split over parts, Offset is where Text
+// begins in the block's text, in bytes, and To counts only on the last part.
 type LiveBlock struct {
 	Block  int    `json:"block"`
 	Kind   string `json:"kind"` // "assistant" or "reasoning"
