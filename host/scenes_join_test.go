@@ -155,6 +155,7 @@ func TestResumptionsReplayTheGapOnly(t *testing.T) {
 		there := s.dial()
 		sid := s.create(there)
 		s.watch(there, sid, 0)
+		synctest.Wait() // live before the first word, which else comes in session/live
 		cursor := 0
 		var turns []frames.TurnID
 		for range 2 {
