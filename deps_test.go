@@ -40,7 +40,7 @@ var rooms = map[string][]string{
 	"host/internal/session": {"frames", "store", "host/agent", "host/internal/pending"},
 	"host": {
 		"frames", "store", "mux", "rpc", "host/agent", "host/internal/auth", "host/internal/blob",
-		"host/internal/pending", "host/internal/session", "github.com/google/uuid",
+		"host/internal/pending", "host/internal/session", "spec", "github.com/google/uuid",
 	},
 	"host/hosttest": {"frames", "github.com/coder/websocket"},
 	"spec":          {},

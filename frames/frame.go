@@ -62,8 +62,18 @@ type (
 		First     Seq             `json:"first"`
 		Epoch     Epoch           `json:"epoch"`
 		Base      json.RawMessage `json:"base,omitempty"`
+		BaseParts int             `json:"baseParts,omitempty"`
 		State     SessionState    `json:"state"`
 		Pending   int             `json:"pending"`
+	}
+	// SessionBase is one part of a base that is too large for one frame: parts
+	// 0 … Parts-1 follow `session/subscribed` at once, and their texts, joined,
+	// are the JSON of the base.
+	SessionBase struct {
+		SessionID SessionID `json:"sessionId"`
+		Part      int       `json:"part"`
+		Parts     int       `json:"parts"`
+		Text      string    `json:"text"`
 	}
 	// SessionEvent carries one event. Event holds the encoded event.
 	SessionEvent struct {
@@ -183,6 +193,7 @@ const (
 	AgentErrorFrame          FrameType = "host/agent-error"
 	HostDrainingFrame        FrameType = "host/draining"
 	SessionSubscribedFrame   FrameType = "session/subscribed"
+	SessionBaseFrame         FrameType = "session/base"
 	SessionEventFrame        FrameType = "session/event"
 	SessionLiveFrame         FrameType = "session/live"
 	SessionLaggingFrame      FrameType = "session/lagging"
@@ -213,6 +224,7 @@ var frameTypes = []FrameInfo{
 	{AgentErrorFrame, "A failure that has no place in a turn.", func() Frame { return new(AgentError) }},
 	{HostDrainingFrame, "The host is going down.", func() Frame { return new(HostDraining) }},
 	{SessionSubscribedFrame, "Opens a subscription.", func() Frame { return new(SessionSubscribed) }},
+	{SessionBaseFrame, "A part of the base, where it is too large for one frame.", func() Frame { return new(SessionBase) }},
 	{SessionEventFrame, "One event.", func() Frame { return new(SessionEvent) }},
 	{SessionLiveFrame, "The open turn so far; live events follow.", func() Frame { return new(SessionLive) }},
 	{SessionLaggingFrame, "Live events are withheld.", func() Frame { return new(SessionLagging) }},
@@ -250,6 +262,9 @@ func (HostDraining) FrameType() FrameType { return HostDrainingFrame }
 
 // FrameType names the frame.
 func (SessionSubscribed) FrameType() FrameType { return SessionSubscribedFrame }
+
+// FrameType names the frame.
+func (SessionBase) FrameType() FrameType { return SessionBaseFrame }
 
 // FrameType names the frame.
 func (SessionEvent) FrameType() FrameType { return SessionEventFrame }

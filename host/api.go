@@ -11,6 +11,7 @@ import (
 	"github.com/muxhost/muxhost/host/internal/auth"
 	"github.com/muxhost/muxhost/mux"
 	"github.com/muxhost/muxhost/rpc"
+	"github.com/muxhost/muxhost/spec"
 )
 
 // caller does the methods for one connection: it checks what the client may see,
@@ -67,6 +68,11 @@ func (c *caller) HostDescribe(context.Context, rpc.Empty) (rpc.DescribeResult, e
 	d := c.host.describe()
 	d.You = rpc.You{ClientID: c.by.ClientID, Label: c.by.Label, Scopes: c.scopes}
 	return d, nil
+}
+
+// RPCDiscover returns the OpenRPC document.
+func (c *caller) RPCDiscover(context.Context, rpc.Empty) (rpc.DiscoverResult, error) {
+	return rpc.DiscoverResult{Document: spec.OpenRPC}, nil
 }
 
 // Subscribe attaches sessions, trees and the inbox to this connection. The hub

@@ -48,6 +48,7 @@ type Reply[R any] func(R)
 // one returned or called [Started].
 type API interface {
 	HostDescribe(ctx context.Context, p Empty) (DescribeResult, error)
+	RPCDiscover(ctx context.Context, p Empty) (DiscoverResult, error)
 
 	// Subscribe and Unsubscribe place their own response: respond encodes the
 	// whole response message for a result.
@@ -61,6 +62,8 @@ type API interface {
 	SessionPrompt(ctx context.Context, p PromptParams, r Reply[PromptResult]) error
 	SessionCancel(ctx context.Context, p CancelParams, r Reply[CancelResult]) error
 	SessionConfigure(ctx context.Context, p ConfigureParams, r Reply[SessionResult]) error
+	SessionExport(ctx context.Context, p ExportParams) (ExportResult, error)
+	SessionFork(ctx context.Context, p ForkParams, r Reply[SessionResult]) error
 	SessionClose(ctx context.Context, p CloseParams, r Reply[Empty]) error
 	SessionDelete(ctx context.Context, p DeleteParams, r Reply[Empty]) error
 
@@ -70,7 +73,18 @@ type API interface {
 	GrantsList(ctx context.Context, p Empty) (GrantsResult, error)
 	GrantsRevoke(ctx context.Context, p RevokeParams, r Reply[Empty]) error
 
+	TasksList(ctx context.Context, p TasksListParams) (TasksResult, error)
+	TasksGet(ctx context.Context, p TaskParams) (TaskResult, error)
+	TasksWait(ctx context.Context, p TaskWaitParams) (TaskWaitResult, error)
+	TasksCancel(ctx context.Context, p TaskParams, r Reply[CancelResult]) error
+
 	BlobRead(ctx context.Context, p BlobReadParams) (BlobReadResult, error)
+	BlobWrite(ctx context.Context, p BlobWriteParams, r Reply[BlobWriteResult]) error
+
+	ClientsList(ctx context.Context, p Empty) (ClientsResult, error)
+	TokensList(ctx context.Context, p Empty) (TokensResult, error)
+	TokensCreate(ctx context.Context, p TokenCreateParams, r Reply[TokenCreateResult]) error
+	TokensRevoke(ctx context.Context, p TokenRevokeParams, r Reply[Empty]) error
 }
 
 // Raw is a result that is already JSON; it is sent as it is.

@@ -298,6 +298,54 @@ func (f *fakeAPI) GrantsRevoke(ctx context.Context, p rpc.RevokeParams, r rpc.Re
 	return write(ctx, f, "grants.revoke", p, r, rpc.Empty{})
 }
 
+func (f *fakeAPI) RPCDiscover(ctx context.Context, p rpc.Empty) (rpc.DiscoverResult, error) {
+	return read(ctx, f, "rpc.discover", p, rpc.DiscoverResult{Document: []byte(`{"openrpc":"1.3.2"}`)})
+}
+
+func (f *fakeAPI) SessionExport(ctx context.Context, p rpc.ExportParams) (rpc.ExportResult, error) {
+	return read(ctx, f, "session.export", p, rpc.ExportResult{Blob: "sha256-00"})
+}
+
+func (f *fakeAPI) SessionFork(ctx context.Context, p rpc.ForkParams, r rpc.Reply[rpc.SessionResult]) error {
+	return write(ctx, f, "session.fork", p, r, rpc.SessionResult{})
+}
+
+func (f *fakeAPI) TasksList(ctx context.Context, p rpc.TasksListParams) (rpc.TasksResult, error) {
+	return read(ctx, f, "tasks.list", p, rpc.TasksResult{})
+}
+
+func (f *fakeAPI) TasksGet(ctx context.Context, p rpc.TaskParams) (rpc.TaskResult, error) {
+	return read(ctx, f, "tasks.get", p, rpc.TaskResult{})
+}
+
+func (f *fakeAPI) TasksWait(ctx context.Context, p rpc.TaskWaitParams) (rpc.TaskWaitResult, error) {
+	return read(ctx, f, "tasks.wait", p, rpc.TaskWaitResult{})
+}
+
+func (f *fakeAPI) TasksCancel(ctx context.Context, p rpc.TaskParams, r rpc.Reply[rpc.CancelResult]) error {
+	return write(ctx, f, "tasks.cancel", p, r, rpc.CancelResult{Cancelled: true})
+}
+
+func (f *fakeAPI) BlobWrite(ctx context.Context, p rpc.BlobWriteParams, r rpc.Reply[rpc.BlobWriteResult]) error {
+	return write(ctx, f, "blob.write", p, r, rpc.BlobWriteResult{Upload: "u"})
+}
+
+func (f *fakeAPI) ClientsList(ctx context.Context, p rpc.Empty) (rpc.ClientsResult, error) {
+	return read(ctx, f, "clients.list", p, rpc.ClientsResult{})
+}
+
+func (f *fakeAPI) TokensList(ctx context.Context, p rpc.Empty) (rpc.TokensResult, error) {
+	return read(ctx, f, "tokens.list", p, rpc.TokensResult{})
+}
+
+func (f *fakeAPI) TokensCreate(ctx context.Context, p rpc.TokenCreateParams, r rpc.Reply[rpc.TokenCreateResult]) error {
+	return write(ctx, f, "tokens.create", p, r, rpc.TokenCreateResult{Secret: "s"})
+}
+
+func (f *fakeAPI) TokensRevoke(ctx context.Context, p rpc.TokenRevokeParams, r rpc.Reply[rpc.Empty]) error {
+	return write(ctx, f, "tokens.revoke", p, r, rpc.Empty{})
+}
+
 func (f *fakeAPI) BlobRead(ctx context.Context, p rpc.BlobReadParams) (rpc.BlobReadResult, error) {
 	return read(ctx, f, "blob.read", p, rpc.BlobReadResult{Data: []byte("x"), Bytes: 1})
 }
@@ -322,6 +370,18 @@ var goodParams = map[string]string{
 	"grants.list":       `{}`,
 	"grants.revoke":     `{"id":"g"}`,
 	"blob.read":         `{"blob":"sha256-00"}`,
+	"rpc.discover":      `{}`,
+	"session.export":    `{"sessionId":"s","format":"jsonl"}`,
+	"session.fork":      `{"sessionId":"s","at":4}`,
+	"tasks.list":        `{}`,
+	"tasks.get":         `{"sessionId":"s","taskId":"t"}`,
+	"tasks.wait":        `{"sessionId":"s","taskId":"t","timeoutMs":0}`,
+	"tasks.cancel":      `{"sessionId":"s","taskId":"t"}`,
+	"blob.write":        `{"data":"aGk="}`,
+	"clients.list":      `{}`,
+	"tokens.list":       `{}`,
+	"tokens.create":     `{"label":"l","scope":"answer"}`,
+	"tokens.revoke":     `{"id":"t"}`,
 }
 
 // placingAPI places the responses of subscriptions on a stream, as a hub does.

@@ -106,7 +106,7 @@ var guardRows = []raw{
 	{"unknown method", call(1, "session.explode", "{}"), rpc.CodeMethodNotFound, "1"},
 	{"empty method", call(1, "", "{}"), rpc.CodeMethodNotFound, "1"},
 	{"method in another case", call(1, "Session.Get", "{}"), rpc.CodeMethodNotFound, "1"},
-	{"library's own method", call(1, "rpc.discover", "{}"), rpc.CodeMethodNotFound, "1"},
+	{"library's own method", call(1, "rpc.ping", "{}"), rpc.CodeMethodNotFound, "1"},
 	{"method with an escape", `{"jsonrpc":"2.0","id":1,"method":"session\u002eget",` + okParams + `}`, 0, "1"},
 	{"member with an escape", `{"jsonrpc":"2.0","id":1,"m\u0065thod":"session.get",` + okParams + `}`, 0, "1"},
 	{"params a string", call(1, "session.get", `"s"`), rpc.CodeInvalidParams, "1"},

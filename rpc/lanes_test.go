@@ -62,8 +62,8 @@ func TestResponsePrecedesTheFramesOfItsMethod(t *testing.T) {
 				t.Errorf("%s: sent %v, want the response, then the frame", m.Name, out)
 			}
 		}
-		if changes != 9 {
-			t.Errorf("%d methods change something, want 9", changes)
+		if changes != 14 {
+			t.Errorf("%d methods change something, want 14", changes)
 		}
 		_ = stop()
 	})

@@ -33,6 +33,7 @@ type method struct {
 // table has one row for each method of [API].
 var table = []*method{
 	query("host.describe", ScopeObserve, "Who the host is, its agents, limits and features, and who you are.", API.HostDescribe),
+	bulk(query("rpc.discover", ScopeObserve, "The OpenRPC document of this host's methods.", API.RPCDiscover)),
 	subscribe("mux.subscribe", "Subscribes sessions, trees, or the host inbox.", API.Subscribe),
 	subscribe("mux.unsubscribe", "Ends subscriptions.", API.Unsubscribe),
 	bulk(query("sessions.list", ScopeObserve, "Summaries, live and cold, newest first.", API.SessionsList)),
@@ -42,6 +43,8 @@ var table = []*method{
 	change("session.prompt", ScopeOperate, "Sends a prompt, steers a turn, or injects context.", API.SessionPrompt),
 	change("session.cancel", ScopeOperate, "Marks turns as cancelled.", API.SessionCancel),
 	change("session.configure", ScopeOperate, "Changes title, policy, budget, labels or agent options.", API.SessionConfigure),
+	query("session.export", ScopeObserve, "Writes the log of a session into a blob.", API.SessionExport),
+	change("session.fork", ScopeOperate, "Creates a session that goes on from the end of a turn of another.", API.SessionFork),
 	change("session.close", ScopeOperate, "Makes a session cold; its log stays.", API.SessionClose),
 	change("session.delete", ScopeOperate, "Removes a session and its log.", API.SessionDelete),
 	change("approval.respond", ScopeAnswer, "Answers an approval.", API.ApprovalRespond),
@@ -49,7 +52,16 @@ var table = []*method{
 	bulk(query("pending.list", ScopeObserve, "Everything that waits for a person, oldest first.", API.PendingList)),
 	query("grants.list", ScopeObserve, "The stored \"always\" answers.", API.GrantsList),
 	change("grants.revoke", ScopeOperate, "Removes a stored \"always\".", API.GrantsRevoke),
+	bulk(query("tasks.list", ScopeObserve, "Background work of agents: commands and children.", API.TasksList)),
+	bulk(query("tasks.get", ScopeObserve, "One task, with the tail of its output.", API.TasksGet)),
+	query("tasks.wait", ScopeObserve, "Waits until a task has ended, or for a time.", API.TasksWait),
+	change("tasks.cancel", ScopeOperate, "Cancels a task.", API.TasksCancel),
 	bulk(query("blob.read", ScopeObserve, "A page of a blob.", API.BlobRead)),
+	change("blob.write", ScopeOperate, "A chunk of a new blob.", API.BlobWrite),
+	query("clients.list", ScopeAdmin, "Who is connected.", API.ClientsList),
+	query("tokens.list", ScopeAdmin, "Who may connect.", API.TokensList),
+	change("tokens.create", ScopeAdmin, "Makes a token, which never exceeds the caller's own.", API.TokensCreate),
+	change("tokens.revoke", ScopeAdmin, "Revokes a token and those it made, and closes their connections.", API.TokensRevoke),
 }
 
 // methods indexes the table by name.

@@ -56,9 +56,12 @@ func TestEveryMethodOfTheAPIHasARow(t *testing.T) {
 // A method runs for the scopes that the contract gives it, and for no lesser one.
 func TestScopes(t *testing.T) {
 	contract := map[rpc.Scope]string{
-		rpc.ScopeObserve: "host.describe mux.subscribe mux.unsubscribe sessions.list session.get session.history pending.list grants.list blob.read",
-		rpc.ScopeAnswer:  "approval.respond question.respond",
-		rpc.ScopeOperate: "session.create session.prompt session.cancel session.configure session.close session.delete grants.revoke",
+		rpc.ScopeObserve: "host.describe mux.subscribe mux.unsubscribe sessions.list session.get session.history pending.list grants.list blob.read " +
+			"rpc.discover session.export tasks.list tasks.get tasks.wait",
+		rpc.ScopeAnswer: "approval.respond question.respond",
+		rpc.ScopeOperate: "session.create session.prompt session.cancel session.configure session.close session.delete grants.revoke " +
+			"session.fork tasks.cancel blob.write",
+		rpc.ScopeAdmin: "clients.list tokens.list tokens.create tokens.revoke",
 	}
 	order := []rpc.Scope{rpc.ScopeObserve, rpc.ScopeAnswer, rpc.ScopeOperate, rpc.ScopeAdmin}
 	need := map[string]int{}

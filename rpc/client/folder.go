@@ -77,6 +77,8 @@ func sessionOf(f frames.Frame) frames.SessionID {
 		return f.SessionID
 	case *frames.SessionSubscribed:
 		return f.SessionID
+	case *frames.SessionBase:
+		return f.SessionID
 	case *frames.SessionEvent:
 		return f.SessionID
 	case *frames.SessionLive:

@@ -26,7 +26,7 @@ func eachField(t reflect.Type, yield func(field) bool) bool {
 	for f := range t.Fields() {
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case !f.IsExported():
+		case !f.IsExported(), name == "-":
 		case f.Anonymous:
 			if !eachField(f.Type, yield) {
 				return false

@@ -40,6 +40,7 @@ var names = map[reflect.Type]string{
 	reflect.TypeFor[frames.Pending](): "ViewPending",
 	reflect.TypeFor[rpc.Pending]():    "Waiting",
 	reflect.TypeFor[frames.By]():      "By",
+	reflect.TypeFor[rpc.Task]():       "BackgroundTask",
 }
 
 // view is the JSON of a [frames.View]: its fields, and what it keeps behind
@@ -85,6 +86,9 @@ var rules = map[string]rule{
 	"frames.ApprovalDecided.Outcome":   {words: approvalOutcomes},
 	"frames.QuestionResolved.Outcome":  {words: questionOutcomes},
 	"frames.QuestionDecided.Outcome":   {words: questionOutcomes},
+	"rpc.Task.Status":                  {words: []string{"running", "completed", "failed", "cancelled", "interrupted"}},
+	"rpc.ExportParams.Format":          {words: []string{"jsonl", "markdown"}},
+	"rpc.ConnectedClient.Transport":    {words: []string{"websocket", "sse"}},
 	"rpc.Delivery.Text":                {words: []string{"stream", "final"}},
 	"rpc.Delivery.Reasoning":           {words: []string{"stream", "final", "off"}},
 	"rpc.Delivery.Tools":               {words: []string{"stream", "off"}},

@@ -154,6 +154,24 @@ export interface AssistantRetracted {
   reason?: string;
 }
 
+/** Task is background work of an agent: a command that goes on by itself, or a child session. `status` is running, completed, failed, cancelled or interrupted. */
+export interface BackgroundTask {
+  taskId: TaskID;
+  sessionId: SessionID;
+  turnId?: TurnID;
+  /** `childSessionId` is the child session of a task of the kind "agent"; its taskId is the same string. */
+  childSessionId?: SessionID;
+  kind?: string;
+  label?: string;
+  status: "running" | "completed" | "failed" | "cancelled" | "interrupted";
+  detail?: string;
+  startedAt: Time;
+  finishedAt?: Time;
+  /** `output` is the tail of what it printed, in tasks.get and tasks.wait; `outputBytes` counts all of it. */
+  output?: string;
+  outputBytes?: number;
+}
+
 /** BlobID names stored bytes: "sha256-" and 64 hex digits. */
 export type BlobID = string;
 
@@ -170,6 +188,22 @@ export interface BlobReadResult {
   /** of the whole */
   bytes: number;
   more: boolean;
+}
+
+/** BlobWriteParams are those of blob.write. The first chunk names no upload; `offset` is how many bytes are there already; SHA256, in hex, goes with the last chunk and is of the whole. A chunk holds at most 512 KiB. */
+export interface BlobWriteParams {
+  upload?: string;
+  offset?: number;
+  /** base64 */
+  data: string;
+  sha256?: string;
+}
+
+/** BlobWriteResult is the result of blob.write: how many bytes are there, and once it is whole the blob. */
+export interface BlobWriteResult {
+  upload: string;
+  bytes: number;
+  blob?: BlobID;
 }
 
 /** Budget limits what a session may use; zero fields do not limit. */
@@ -223,6 +257,11 @@ export interface CitationCreated {
 /** ClientID names one authenticated connection. */
 export type ClientID = string;
 
+/** ClientsResult is the result of clients.list, oldest first. */
+export interface ClientsResult {
+  clients: ConnectedClient[];
+}
+
 /** CloseParams are those of session.close. */
 export interface CloseParams {
   sessionId: SessionID;
@@ -248,6 +287,19 @@ export interface ConfigureParams {
   labels?: Record<string, string>;
   /** `options` are the agent's own, such as model or mode. */
   options?: Record<string, unknown>;
+}
+
+/** ConnectedClient is one client that is connected now. */
+export interface ConnectedClient {
+  clientId: ClientID;
+  label: string;
+  tokenId: string;
+  scopes: Scope[];
+  trees?: SessionID[];
+  /** "websocket" or "sse" */
+  transport: "websocket" | "sse";
+  remote?: string;
+  connectedAt: Time;
 }
 
 /** ContentBlock is one piece of a prompt or a message. */
@@ -328,6 +380,9 @@ export interface DescribeResult {
   you: You;
 }
 
+/** DiscoverResult is the result of rpc.discover: an OpenRPC document, as it is. */
+export type DiscoverResult = Record<string, never>;
+
 /** Params or a result without members. */
 export type Empty = Record<string, never>;
 
@@ -339,6 +394,29 @@ export interface ErrorReported {
   code: string;
   message: string;
   retryable: boolean;
+}
+
+/** ExportParams are those of session.export. */
+export interface ExportParams {
+  sessionId: SessionID;
+  /** "jsonl" or "markdown" */
+  format: "jsonl" | "markdown";
+}
+
+/** ExportResult is the result of session.export: a blob for blob.read, and the last event in it. */
+export interface ExportResult {
+  blob: BlobID;
+  bytes: number;
+  mimeType: string;
+  head: Seq;
+}
+
+/** ForkParams are those of session.fork. `at` is the seq of a `turn/end`; without it the fork begins after the last one. */
+export interface ForkParams {
+  sessionId: SessionID;
+  at?: Seq;
+  title?: string;
+  requestId?: string;
 }
 
 /** ForkPoint says where a fork left its source. */
@@ -788,6 +866,14 @@ export interface SessionAdded {
   session: Session;
 }
 
+/** SessionBase is one part of a base that is too large for one frame: parts 0 … `parts`-1 follow `session/subscribed` at once, and their texts, joined, are the JSON of the base. */
+export interface SessionBase {
+  sessionId: SessionID;
+  part: number;
+  parts: number;
+  text: string;
+}
+
 /** SessionClosed is the data of `session/closed`: the session was closed by a client. */
 export interface SessionClosed {
   reason?: string;
@@ -887,6 +973,7 @@ export interface SessionSubscribed {
   first: Seq;
   epoch: Epoch;
   base?: View;
+  baseParts?: number;
   state: SessionState;
   pending: number;
 }
@@ -983,11 +1070,47 @@ export interface TaskCompleted {
 /** TaskID names background work of an agent. */
 export type TaskID = string;
 
+/** TaskParams name a task. */
+export interface TaskParams {
+  sessionId: SessionID;
+  taskId: TaskID;
+}
+
+/** TaskResult carries one task. */
+export interface TaskResult {
+  task: BackgroundTask;
+}
+
 /** TaskStarted is the data of `task/started`: background work began. */
 export interface TaskStarted {
   taskId: TaskID;
   kind?: string;
   label?: string;
+}
+
+/** TaskWaitParams are those of tasks.wait. `timeoutMs` defaults to 30 s, at most 120 s. */
+export interface TaskWaitParams {
+  sessionId: SessionID;
+  taskId: TaskID;
+  timeoutMs?: number;
+}
+
+/** TaskWaitResult is the result of tasks.wait: `done` says that the task has ended, else the time ran out. */
+export interface TaskWaitResult {
+  task: BackgroundTask;
+  done: boolean;
+}
+
+/** TasksListParams are those of tasks.list. With sessionId, every task of that session; else those of live sessions, of a tree or of all. */
+export interface TasksListParams {
+  sessionId?: SessionID;
+  tree?: SessionID;
+  running?: boolean;
+}
+
+/** TasksResult is the result of tasks.list, oldest first. */
+export interface TasksResult {
+  tasks: BackgroundTask[];
 }
 
 /** An instant: RFC 3339, UTC, milliseconds. */
@@ -1005,6 +1128,45 @@ export interface Todo {
 /** TodoWrite is the data of `todo/write`: the whole plan; last write wins. */
 export interface TodoWrite {
   todos: Todo[];
+}
+
+/** TokenCreateParams are those of tokens.create. A token never exceeds its maker: neither its scope, nor its trees, nor its time. */
+export interface TokenCreateParams {
+  label: string;
+  scope: Scope;
+  trees?: SessionID[];
+  /** `forMs` is how long it is good; absent: until it is revoked. */
+  forMs?: number;
+}
+
+/** TokenCreateResult is the result of tokens.create. */
+export interface TokenCreateResult {
+  token: TokenInfo;
+  secret: string;
+}
+
+/** TokenInfo describes a token; its secret is shown once, by tokens.create. */
+export interface TokenInfo {
+  id: string;
+  label: string;
+  scopes: Scope[];
+  trees?: SessionID[];
+  /** `madeBy` is the token that made it; "" for tokens of the host's own configuration, which cannot be revoked here. */
+  madeBy?: string;
+  createdAt?: Time;
+  expiresAt?: Time;
+  /** `clients` counts the connections that use it now. */
+  clients: number;
+}
+
+/** TokenRevokeParams are those of tokens.revoke. */
+export interface TokenRevokeParams {
+  id: string;
+}
+
+/** TokensResult is the result of tokens.list, oldest first. */
+export interface TokensResult {
+  tokens: TokenInfo[];
 }
 
 /** Tool describes a tool call as an approval card shows it. `kind` and `title` are the agent's own words and decide nothing. */
@@ -1382,6 +1544,8 @@ export interface Frames {
   "host/draining": HostDraining;
   /** Opens a subscription. */
   "session/subscribed": SessionSubscribed;
+  /** A part of the base, where it is too large for one frame. */
+  "session/base": SessionBase;
   /** One event. */
   "session/event": SessionEvent;
   /** The open turn so far; live events follow. */
@@ -1412,6 +1576,8 @@ export type KnownFrame = { [T in keyof Frames]: FrameOf<T> }[keyof Frames];
 export interface Methods {
   /** Who the host is, its agents, limits and features, and who you are. */
   "host.describe": { params: Empty; result: DescribeResult; scope: "observe" };
+  /** The OpenRPC document of this host's methods. */
+  "rpc.discover": { params: Empty; result: DiscoverResult; scope: "observe" };
   /** Subscribes sessions, trees, or the host inbox. */
   "mux.subscribe": { params: SubscribeParams; result: SubscribeResult; scope: "observe" };
   /** Ends subscriptions. */
@@ -1430,6 +1596,10 @@ export interface Methods {
   "session.cancel": { params: CancelParams; result: CancelResult; scope: "operate" };
   /** Changes title, policy, budget, labels or agent options. */
   "session.configure": { params: ConfigureParams; result: SessionResult; scope: "operate" };
+  /** Writes the log of a session into a blob. */
+  "session.export": { params: ExportParams; result: ExportResult; scope: "observe" };
+  /** Creates a session that goes on from the end of a turn of another. */
+  "session.fork": { params: ForkParams; result: SessionResult; scope: "operate" };
   /** Makes a session cold; its log stays. */
   "session.close": { params: CloseParams; result: Empty; scope: "operate" };
   /** Removes a session and its log. */
@@ -1444,8 +1614,26 @@ export interface Methods {
   "grants.list": { params: Empty; result: GrantsResult; scope: "observe" };
   /** Removes a stored "always". */
   "grants.revoke": { params: RevokeParams; result: Empty; scope: "operate" };
+  /** Background work of agents: commands and children. */
+  "tasks.list": { params: TasksListParams; result: TasksResult; scope: "observe" };
+  /** One task, with the tail of its output. */
+  "tasks.get": { params: TaskParams; result: TaskResult; scope: "observe" };
+  /** Waits until a task has ended, or for a time. */
+  "tasks.wait": { params: TaskWaitParams; result: TaskWaitResult; scope: "observe" };
+  /** Cancels a task. */
+  "tasks.cancel": { params: TaskParams; result: CancelResult; scope: "operate" };
   /** A page of a blob. */
   "blob.read": { params: BlobReadParams; result: BlobReadResult; scope: "observe" };
+  /** A chunk of a new blob. */
+  "blob.write": { params: BlobWriteParams; result: BlobWriteResult; scope: "operate" };
+  /** Who is connected. */
+  "clients.list": { params: Empty; result: ClientsResult; scope: "admin" };
+  /** Who may connect. */
+  "tokens.list": { params: Empty; result: TokensResult; scope: "admin" };
+  /** Makes a token, which never exceeds the caller's own. */
+  "tokens.create": { params: TokenCreateParams; result: TokenCreateResult; scope: "admin" };
+  /** Revokes a token and those it made, and closes their connections. */
+  "tokens.revoke": { params: TokenRevokeParams; result: Empty; scope: "admin" };
 }
 
 /** data.kind of an error with the code -32000. */
