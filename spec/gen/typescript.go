@@ -34,6 +34,7 @@ func typescript(d docs) []byte {
 	}
 	b.Write(tables.Bytes())
 	ts.kinds(&b)
+	shapeTables(&b)
 	return b.Bytes()
 }
 
@@ -88,7 +89,7 @@ func (ts *tsFile) frameMap(b *bytes.Buffer) {
 	b.WriteString(`}
 
 /** A notification of a known type. */
-export type FrameOf<T extends keyof Frames> = { jsonrpc: "2.0"; method: T; params: Frames[T] };
+export type FrameOf<T extends keyof Frames> = { jsonrpc?: "2.0"; method: T; params: Frames[T] };
 
 /** Any notification of a known type. */
 export type KnownFrame = { [T in keyof Frames]: FrameOf<T> }[keyof Frames];
@@ -173,7 +174,10 @@ func (ts *tsFile) declare(name string, t reflect.Type) string {
 		}
 		fmt.Fprintf(&b, "%s  %s%s: %s;\n", tsDoc("  ", ts.docs.field(f.owner, f.goName)), f.name, mark, ts.value(f))
 	}
-	if b.Len() == 0 {
+	switch {
+	case t == reflect.TypeFor[rpc.DiscoverResult]():
+		return fmt.Sprintf("%sexport type %s = Record<string, unknown>;\n", doc, name)
+	case b.Len() == 0:
 		return fmt.Sprintf("%sexport type %s = Record<string, never>;\n", doc, name)
 	}
 	return fmt.Sprintf("%sexport interface %s {\n%s}\n", doc, name, b.String())
