@@ -34,6 +34,7 @@ type Host struct {
 	ctx    context.Context //nolint:containedctx // the lifetime of the goroutines below
 	cancel context.CancelFunc
 	seats  seats
+	local  local
 	once   sync.Once // of Shutdown
 	down   error     // what it returned; guarded by once
 }

@@ -68,18 +68,7 @@ func CheckListen(addr string, encrypted bool) error {
 // and returns what that says. When ln fails it returns that error, and the host is
 // shut down too. It closes ln.
 func (h *Host) Serve(ctx context.Context, ln net.Listener) error {
-	lobby := newLobby(maxLobby)
-	srv := &http.Server{
-		Handler:           h.handler,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       requestTimeout,
-		WriteTimeout:      requestTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		BaseContext:       func(net.Listener) context.Context { return h.ctx },
-		ConnState:         lobby.changed,
-		ErrorLog:          slog.NewLogLogger(h.cfg.Logger.Handler(), slog.LevelDebug),
-	}
+	srv := h.server(newLobby(maxLobby))
 	failed := make(chan error, 1)
 	ended := h.seats.serve(func() { failed <- srv.Serve(ln) })
 	if !ended {
@@ -101,6 +90,21 @@ func (h *Host) Serve(ctx context.Context, ln net.Listener) error {
 	err = errors.Join(err, h.Shutdown(context.WithoutCancel(ctx)))
 	_ = srv.Close()
 	return err
+}
+
+// server returns a server of the host's handler with bounds of its own.
+func (h *Host) server(lobby *lobby) *http.Server {
+	return &http.Server{
+		Handler:           h.handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return h.ctx },
+		ConnState:         lobby.changed,
+		ErrorLog:          slog.NewLogLogger(h.cfg.Logger.Handler(), slog.LevelDebug),
+	}
 }
 
 // ListenAndServe is [Host.Listen] and [Host.Serve].
