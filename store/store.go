@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
@@ -121,6 +122,10 @@ type Store interface {
 	// Append. Later Appends get [ErrDeleted]. Idempotent. Tailers end.
 	Delete(ctx context.Context, sid frames.SessionID, at Head) error
 
+	// Size returns the bytes of Data of the kept events of a log, 0 if there is
+	// none. It walks the log's records without decoding them.
+	Size(ctx context.Context, sid frames.SessionID) (int64, error)
+
 	// List returns sessions whose id starts with prefix, ordered by id, after
 	// the id afterSID, without deleted ones. It reads no log.
 	List(ctx context.Context, prefix string, afterSID frames.SessionID, limit int) ([]Summary, error)
@@ -141,12 +146,37 @@ type Store interface {
 	Close() error
 }
 
+// Snapshotter is a [Store] that can copy itself while it is written to.
+type Snapshotter interface {
+	Store
+	// Snapshot writes everything as of one moment to w and returns the number
+	// of bytes written. Every Append that returned before the call is in it.
+	// Writers go on meanwhile, but a slow w may delay them: give it a file of
+	// this machine, not a socket. What the bytes are is the engine's to say; it
+	// can open them.
+	Snapshot(ctx context.Context, w io.Writer) (int64, error)
+}
+
 // Tailer follows one log. It belongs to one goroutine.
 type Tailer interface {
 	// Next blocks for the next event. It ends with [ErrDeleted], [ErrTrimmed],
 	// [ErrClosed] or ctx's error.
 	Next(ctx context.Context) (Event, error)
 	Close() error
+}
+
+// CtxWriter passes writes on to W until Ctx ends; then it fails with its cause.
+// Engines copy through it.
+type CtxWriter struct {
+	Ctx context.Context //nolint:containedctx // lives as long as one copy
+	W   io.Writer
+}
+
+func (c CtxWriter) Write(p []byte) (int, error) {
+	if c.Ctx.Err() != nil {
+		return 0, fmt.Errorf("store: the copy was given up: %w", context.Cause(c.Ctx))
+	}
+	return c.W.Write(p)
 }
 
 // What callers branch on.

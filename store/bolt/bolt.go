@@ -89,7 +89,7 @@ type Store struct {
 	closeErr error
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Snapshotter = (*Store)(nil)
 
 // ReadOnlyError is what every write gets after a failure that writing on would
 // make worse. Reads go on. Start again to leave the state.

@@ -64,6 +64,18 @@ func recordSeq(rec []byte) frames.Seq {
 	return frames.Seq(seq)
 }
 
+// recordData peeks at the size of a whole record's data, unverified.
+func recordData(rec []byte) int {
+	d := decoder{b: rec[recordHeader:]}
+	d.uvarint()
+	d.uvarint()
+	d.varint()
+	d.uvarint()
+	d.bytes(d.uvarint())
+	d.bytes(d.uvarint())
+	return len(d.b)
+}
+
 // decodeRecord verifies and decodes one whole record. Everything it returns is
 // a copy.
 func decodeRecord(rec []byte, sum uint32) (store.Event, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -71,10 +72,11 @@ func (s *Store) Read(ctx context.Context, sid frames.SessionID, after frames.Seq
 	var out []store.Event
 	size := 0
 	for {
-		page, err := s.readPage(ctx, sid, after, min(limit-len(out), viewEvents), min(maxBytes-size, viewBytes), len(out) == 0)
-		if err != nil {
+		r := &reader{limit: min(limit-len(out), viewEvents), maxBytes: min(maxBytes-size, viewBytes), first: len(out) == 0}
+		if err := s.readPage(ctx, sid, after, r); err != nil {
 			return nil, err
 		}
+		page := r.out
 		for i := range page {
 			size += len(page[i].Data)
 		}
@@ -86,37 +88,67 @@ func (s *Store) Read(ctx context.Context, sid frames.SessionID, after frames.Seq
 	}
 }
 
-// readPage reads one page in one View. The first page has at least one event,
-// unless after is the head.
-func (s *Store) readPage(ctx context.Context, sid frames.SessionID, after frames.Seq, limit, maxBytes int, first bool) ([]store.Event, error) {
+// Size implements [store.Store]. It looks at a few thousand records per View.
+func (s *Store) Size(ctx context.Context, sid frames.SessionID) (int64, error) {
+	for {
+		h, err := s.Head(ctx, sid)
+		if err != nil || h.Seq == 0 {
+			return 0, err
+		}
+		n, err := s.sizeFrom(ctx, sid, h.First)
+		switch {
+		case errors.Is(err, store.ErrDeleted):
+			return 0, nil
+		case !errors.Is(err, store.ErrTrimmed): // else it was trimmed meanwhile
+			return n, err
+		}
+	}
+}
+
+func (s *Store) sizeFrom(ctx context.Context, sid frames.SessionID, first frames.Seq) (int64, error) {
+	total := int64(0)
+	for {
+		r := &reader{limit: 16 * viewEvents, maxBytes: math.MaxInt, count: true}
+		if err := s.readPage(ctx, sid, first-1, r); err != nil || r.n == 0 {
+			return total, err
+		}
+		total += int64(r.size)
+		first += frames.Seq(r.n)
+	}
+}
+
+// readPage reads one page in one View into r, whose bounds are set. The first page
+// has at least one event, unless after is the head.
+func (s *Store) readPage(ctx context.Context, sid frames.SessionID, after frames.Seq, r *reader) error {
 	for {
 		l, txid, applied := s.state.get(sid)
 		switch {
 		case s.closed.Load():
-			return nil, store.ErrClosed
+			return store.ErrClosed
 		case l.head.Deleted:
-			return nil, store.ErrDeleted
+			return store.ErrDeleted
 		case after >= l.head.Seq:
-			return nil, store.Cancelled(ctx)
+			return store.Cancelled(ctx)
 		case after+1 < l.head.First:
-			return nil, &store.TrimmedError{First: l.head.First}
+			return &store.TrimmedError{First: l.head.First}
 		}
-		r := reader{sid: sid, sum: sidSum(sid), log: &l, txid: txid, limit: limit, maxBytes: maxBytes, first: first}
+		r.sid, r.sum, r.log, r.txid = sid, sidSum(sid), &l, txid
+		r.out, r.n, r.size = nil, 0, 0
 		err := s.view(ctx, func(tx *bbolt.Tx) error { return r.read(tx, after+1) })
 		if !errors.Is(err, errMoved) {
-			return r.out, err
+			return err
 		}
 		// A commit that drops these events is not applied to memory yet: look
 		// again when it is.
 		select {
 		case <-applied:
 		case <-ctx.Done():
-			return nil, store.Cancelled(ctx)
+			return store.Cancelled(ctx)
 		case <-s.stopped:
-			return nil, store.ErrClosed
+			return store.ErrClosed
 		}
 		if err := s.failed(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -134,8 +166,10 @@ type reader struct {
 	limit    int
 	maxBytes int
 	first    bool
+	count    bool // only count the events and their bytes
 	out      []store.Event
-	size     int
+	n        int // events taken
+	size     int // bytes of their Data
 }
 
 func (r *reader) read(tx *bbolt.Tx, seq frames.Seq) error {
@@ -222,8 +256,15 @@ func findChunk(tx *bbolt.Tx, sid frames.SessionID, seq frames.Seq) []byte {
 
 // take adds one record to the page; more says whether the page has room left.
 func (r *reader) take(rec []byte, want frames.Seq) (more bool, err error) {
-	if len(r.out) >= r.limit {
+	if r.n >= r.limit {
 		return false, nil
+	}
+	if r.count {
+		if r.size += recordData(rec); recordSeq(rec) != want {
+			return false, corrupt("session %q: found seq %d where %d belongs", r.sid, recordSeq(rec), want)
+		}
+		r.n++
+		return true, nil
 	}
 	e, err := decodeRecord(rec, r.sum)
 	if err != nil {
@@ -232,10 +273,10 @@ func (r *reader) take(rec []byte, want frames.Seq) (more bool, err error) {
 	if e.Seq != want {
 		return false, corrupt("session %q: found seq %d where %d belongs", r.sid, e.Seq, want)
 	}
-	if (len(r.out) > 0 || !r.first) && r.size+len(e.Data) > r.maxBytes {
+	if (r.n > 0 || !r.first) && r.size+len(e.Data) > r.maxBytes {
 		return false, nil
 	}
-	r.out, r.size = append(r.out, e), r.size+len(e.Data)
+	r.out, r.n, r.size = append(r.out, e), r.n+1, r.size+len(e.Data)
 	return true, nil
 }
 

@@ -34,7 +34,7 @@ type log struct {
 	evs  []store.Event
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Snapshotter = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store {
@@ -235,6 +235,21 @@ func (s *Store) Delete(ctx context.Context, sid frames.SessionID, at store.Head)
 		maps.DeleteFunc(t, func(key string, _ []byte) bool { return store.Owns(sid, key) })
 	}
 	return nil
+}
+
+// Size implements [store.Store].
+func (s *Store) Size(ctx context.Context, sid frames.SessionID) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	n := int64(0)
+	if l := s.logs[sid]; l != nil {
+		for i := range l.evs {
+			n += int64(len(l.evs[i].Data))
+		}
+	}
+	return n, nil
 }
 
 // List implements [store.Store].

@@ -24,7 +24,7 @@ type row struct {
 // Run checks an engine. open returns a new, empty store for each row; it
 // registers what has to be cleaned up itself. Run closes the store.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, rows := range [][]row{appendRows, readRows, tailRows, trimRows, deleteRows, rowRows, closeRows, modelRows} {
+	for _, rows := range [][]row{appendRows, readRows, tailRows, trimRows, deleteRows, rowRows, sizeRows, closeRows, modelRows} {
 		for _, r := range rows {
 			t.Run(r.name, func(t *testing.T) {
 				s := open(t)
