@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/internal/blob"
@@ -67,6 +68,11 @@ func translateSession(err error) error {
 	}
 	if e, ok := errors.AsType[*session.BudgetError](err); ok {
 		return rpc.Errorf(rpc.KindBudgetExceeded, "%s", e)
+	}
+	if e, ok := errors.AsType[*session.RateError](err); ok {
+		return rpc.Errorf(rpc.KindRateLimited, "%s", e).With(struct {
+			RetryAfterMs int64 `json:"retryAfterMs"`
+		}{(e.Wait + time.Millisecond - 1).Milliseconds()})
 	}
 	for _, row := range []struct {
 		is   error

@@ -20,6 +20,8 @@ type birth struct {
 	call  frames.CallID
 	reqID string
 	first func(*actor) // the session's first step after its creation
+
+	admitted bool // it is counted in its tree; guarded by the manager's mutex
 }
 
 // Create makes a session. With a RequestID that was used before it returns the
@@ -216,7 +218,7 @@ func knownDir(dir string) (string, error) {
 // called, then it is announced. It returns the session's actor.
 func (m *Manager) bear(b *birth, placed func(frames.Session)) (*actor, error) {
 	e := &entry{id: b.id}
-	born, err := m.adopt(e.id, b.rec)
+	born, err := m.adopt(b)
 	if err != nil {
 		return nil, err
 	}
@@ -231,6 +233,7 @@ func (m *Manager) bear(b *birth, placed func(frames.Session)) (*actor, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		e.sum = a.rec.summary(e.id, a.head)
+		e.counted, b.admitted = b.admitted, false
 		m.dir.add(e)
 		e.actor = a
 	}
@@ -252,44 +255,28 @@ func (m *Manager) bear(b *birth, placed func(frames.Session)) (*actor, error) {
 
 // adopt gives a new session its place in a tree, and counts it among the births
 // that Shutdown, and whoever closes the parent, waits for until born is called.
-func (m *Manager) adopt(sid frames.SessionID, r *record) (born func(), err error) {
+func (m *Manager) adopt(b *birth) (born func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.Root, r.CreatedAt = sid, now()
-	if m.draining {
-		return nil, ErrDraining
-	}
-	if err := m.inherit(r); err != nil {
+	if err := m.admit(b); err != nil {
+		m.withdraw(b)
 		return nil, err
 	}
+	b.rec.CreatedAt = now()
 	m.births.Add(1)
-	if p := m.dir.byID[r.Parent]; p != nil {
+	p := m.dir.byID[b.rec.Parent]
+	if p != nil {
 		p.births.Add(1)
-		return func() { p.births.Done(); m.births.Done() }, nil
 	}
-	return m.births.Done, nil
-}
-
-// inherit takes the lineage from the parent and checks the limits of trees. mu
-// is held.
-func (m *Manager) inherit(r *record) error {
-	if r.Parent == "" {
-		return nil
-	}
-	p := m.dir.byID[r.Parent]
-	switch {
-	case p == nil:
-		return &ParamError{"parentSessionId", "there is no such session: list the sessions"}
-	case p.closing > 0:
-		return ErrClosing
-	case p.sum.Depth+1 > m.cfg.MaxDepth:
-		return &ParamError{"parentSessionId", fmt.Sprintf("the tree is %d levels deep, want at most %d", p.sum.Depth+1, m.cfg.MaxDepth)}
-	}
-	r.Root, r.Depth = p.sum.RootSessionID, p.sum.Depth+1
-	if root := m.dir.byID[r.Root]; root != nil && root.tree >= m.cfg.MaxTree {
-		return &ParamError{"parentSessionId", fmt.Sprintf("the tree has %d sessions, want at most %d: delete some", root.tree, m.cfg.MaxTree)}
-	}
-	return nil
+	return func() {
+		m.mu.Lock()
+		m.withdraw(b)
+		m.mu.Unlock()
+		if p != nil {
+			p.births.Done()
+		}
+		m.births.Done()
+	}, nil
 }
 
 // commit is the first step of a session.

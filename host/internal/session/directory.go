@@ -19,7 +19,7 @@ type entry struct {
 	policy   *frames.Policy
 	parent   *entry // nil for a root, and where the parent was deleted
 	children []*entry
-	tree     int // sessions of the tree; counted at its root
+	counted  bool // in its tree, before it was in the directory
 
 	actor   *actor              // nil while cold
 	turn    *turn               // the running turn
@@ -43,7 +43,8 @@ const (
 // directory holds all sessions, ordered by age. Its owner locks.
 type directory struct {
 	byID  map[frames.SessionID]*entry
-	order []*entry // oldest first
+	order []*entry                   // oldest first
+	trees map[frames.SessionID]*tree // by root
 }
 
 func older(a, b *entry) int {
@@ -64,8 +65,9 @@ func (d *directory) link(e *entry) {
 		e.parent = p
 		p.children = append(p.children, e)
 	}
-	if r := d.byID[e.sum.RootSessionID]; r != nil {
-		r.tree++
+	if !e.counted {
+		e.counted = true
+		d.treeOf(e.sum.RootSessionID).sessions++
 	}
 }
 
@@ -78,9 +80,7 @@ func (d *directory) remove(e *entry) {
 	for _, c := range e.children {
 		c.parent = nil
 	}
-	if r := d.byID[e.sum.RootSessionID]; r != nil {
-		r.tree--
-	}
+	d.shrink(e.sum.RootSessionID)
 }
 
 // below returns e's descendants, parents first.

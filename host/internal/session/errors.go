@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/muxhost/muxhost/frames"
 )
@@ -86,4 +87,16 @@ type BudgetError struct {
 
 func (e *BudgetError) Error() string {
 	return fmt.Sprintf("session %s: its budget of %s is used up: raise it with session.configure", e.Session, e.What)
+}
+
+// RateError reports a tree that grows too fast.
+type RateError struct {
+	// PerMinute is how many children a tree may get in a minute.
+	PerMinute int
+	// Wait is how long it takes until the next one may come.
+	Wait time.Duration
+}
+
+func (e *RateError) Error() string {
+	return fmt.Sprintf("session: more than %d children a minute in one tree: try again in %v", e.PerMinute, e.Wait.Round(time.Millisecond))
 }

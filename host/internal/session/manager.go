@@ -54,7 +54,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	m := &Manager{
 		cfg: cfg, log: cfg.Logger, io: context.WithoutCancel(ctx),
 		types:    map[frames.EventType]frames.Class{},
-		dir:      directory{byID: map[frames.SessionID]*entry{}},
+		dir:      directory{byID: map[frames.SessionID]*entry{}, trees: map[frames.SessionID]*tree{}},
 		creating: map[string]chan struct{}{},
 		cards:    map[frames.RequestID]frames.Frame{},
 	}
@@ -93,6 +93,7 @@ func check(cfg *Config) error {
 	cfg.MaxQueue = cmp.Or(cfg.MaxQueue, 64)
 	cfg.MaxDepth = cmp.Or(cfg.MaxDepth, 16)
 	cfg.MaxTree = cmp.Or(cfg.MaxTree, 1000)
+	cfg.SpawnRate = cmp.Or(cfg.SpawnRate, 60)
 	return nil
 }
 

@@ -68,6 +68,7 @@ type Config struct {
 	MaxQueue   int           // 64 queued prompts per session
 	MaxDepth   int           // 16 levels of subagents
 	MaxTree    int           // 1000 sessions in one tree
+	SpawnRate  int           // 60 children a minute in one tree
 }
 
 // CreateArgs are those of session.create and of a spawn.

@@ -30,17 +30,19 @@ func (t *turn) Spawn(ctx context.Context, s agent.Spawn) (agent.Child, error) {
 		return agent.Child{}, agent.ErrTurnOver
 	}
 	m := t.a.m
-	b, err := m.conceiveChild(t, s)
-	if err != nil {
-		return agent.Child{}, err
-	}
-	p := &PromptArgs{Session: b.id, Content: s.Prompt, Mode: frames.ModeQueue, ID: frames.PromptID(m.cfg.NewID())}
+	p := &PromptArgs{Content: s.Prompt, Mode: frames.ModeQueue, ID: frames.PromptID(m.cfg.NewID())}
 	hash, err := checkPrompt(p)
 	if err != nil {
 		return agent.Child{}, err
 	}
+	b, err := m.conceiveChild(t, s)
+	if err != nil {
+		return agent.Child{}, err
+	}
+	p.Session = b.id
 	k := &child{id: b.id, parent: t, call: s.Call, done: make(chan struct{})}
 	if err := t.a.do(ctx, func() error { return t.a.spawned(k, b) }); err != nil {
+		m.miscarry(b)
 		return agent.Child{}, turnOver(err)
 	}
 	b.first = func(c *actor) {
@@ -77,12 +79,16 @@ func (m *Manager) conceiveChild(t *turn, s agent.Spawn) (*birth, error) {
 		return nil, err
 	}
 	b.call, b.rec.Origin = s.Call, frames.OriginSubagent
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.draining {
-		return nil, ErrDraining
-	}
-	return b, m.inherit(b.rec)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return b, m.admit(b)
+}
+
+// miscarry gives back the place of a child that is not made.
+func (m *Manager) miscarry(b *birth) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.withdraw(b)
 }
 
 // spawned is the parent's step of a spawn: it is refused where the turn is
