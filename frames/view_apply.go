@@ -84,6 +84,9 @@ func (v *View) applyLive(e Event) error {
 func (v *View) foldSession(e Event, p any) {
 	switch p := p.(type) {
 	case *SessionCreated:
+		if e.Seq > 1 {
+			return // the source's, in the log of a fork
+		}
 		v.Agent, v.Cwd, v.Title, v.Origin = p.Agent, p.Cwd, p.Title, p.Origin
 		v.ParentSessionID, v.RootSessionID, v.Depth = p.ParentSessionID, p.RootSessionID, p.Depth
 		v.CallID, v.ForkedFrom, v.CreatedAt = p.CallID, p.ForkedFrom, e.Time
