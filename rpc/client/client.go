@@ -136,9 +136,28 @@ func (c *Client) Close() error {
 // again and goes on where it stopped. There is one consumer at a time.
 func (c *Client) Frames(ctx context.Context) iter.Seq2[frames.Frame, error] {
 	return func(yield func(frames.Frame, error) bool) {
+		for m, err := range c.Messages(ctx) {
+			if !yield(m.Frame, err) {
+				return
+			}
+		}
+	}
+}
+
+// Message is a frame and the notification that brought it, byte for byte: it may
+// have fields that this program does not know. Raw is nil for a notice of the
+// client's own. It must not be changed: the frame may share it.
+type Message struct {
+	Frame frames.Frame
+	Raw   []byte
+}
+
+// Messages is [Client.Frames] with the bytes; each frame goes to one of the two.
+func (c *Client) Messages(ctx context.Context) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
 		for {
-			f, err := c.queue.pop(ctx)
-			if !yield(f, err) || err != nil {
+			m, err := c.queue.pop(ctx)
+			if !yield(m, err) || err != nil {
 				return
 			}
 		}

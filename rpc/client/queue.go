@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-
-	"github.com/muxhost/muxhost/frames"
 )
 
 // Bounds of the buffer of Frames, in bytes of messages. Past softLimit the socket
@@ -18,16 +16,16 @@ const (
 // errOverrun is a consumer that waits for a call and does not take frames.
 var errOverrun = errors.New("client: the frame buffer is full while a call waits; taking up again from the cursor")
 
-// item is one buffered frame and the length of its message.
-type item struct {
-	frame frames.Frame
-	size  int
-}
+// noticeSize is what a notice of the client's own counts in the buffer.
+const noticeSize = 64
+
+// size is what a message counts in the buffer.
+func (m Message) size() int { return max(len(m.Raw), noticeSize) }
 
 // queue is the buffer between the connection and the consumer.
 type queue struct {
 	mu    sync.Mutex
-	items []item        // guarded by mu
+	items []Message     // guarded by mu
 	bytes int           // guarded by mu
 	calls int           // guarded by mu: calls that wait for a response
 	err   error         // guarded by mu: why no more will come
@@ -79,44 +77,44 @@ func (q *queue) full() (wake chan struct{}, err error) {
 
 // put adds a frame. Whoever took its place in the order first asked for room, so
 // that no frame is lost between the two.
-func (q *queue) put(f frames.Frame, size int) {
+func (q *queue) put(m Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.items = append(q.items, item{f, size})
-	q.bytes += size
+	q.items = append(q.items, m)
+	q.bytes += m.size()
 	q.changed()
 }
 
 // pop takes the next frame, waiting for one; after the last one the error.
-func (q *queue) pop(ctx context.Context) (frames.Frame, error) {
+func (q *queue) pop(ctx context.Context) (Message, error) {
 	for {
-		f, wake, err := q.tryPop()
+		m, wake, err := q.tryPop()
 		if wake == nil {
-			return f, err
+			return m, err
 		}
 		select {
 		case <-wake:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return Message{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (q *queue) tryPop() (frames.Frame, chan struct{}, error) {
+func (q *queue) tryPop() (Message, chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.items) == 0 {
 		if q.err != nil {
-			return nil, nil, q.err
+			return Message{}, nil, q.err
 		}
-		return nil, q.wake, nil
+		return Message{}, q.wake, nil
 	}
-	it := q.items[0]
-	q.items[0] = item{}
+	m := q.items[0]
+	q.items[0] = Message{}
 	q.items = q.items[1:]
-	q.bytes -= it.size
+	q.bytes -= m.size()
 	q.changed()
-	return it.frame, nil, nil
+	return m, nil, nil
 }
 
 // waiting counts the calls that wait for a response.

@@ -231,22 +231,19 @@ func (c *Client) take(l *link, msg []byte) error {
 		return err
 	}
 	if v.reset {
-		c.queue.put(&Reset{v.session}, noticeSize)
+		c.queue.put(Message{Frame: &Reset{v.session}})
 	}
 	if v.pass {
-		c.queue.put(f, len(msg))
+		c.queue.put(Message{Frame: f, Raw: msg})
 	}
 	return nil
 }
-
-// noticeSize is what a notice of the client's own counts in the buffer.
-const noticeSize = 64
 
 // notice hands out a frame that the host did not send.
 func (c *Client) notice(f frames.Frame) error {
 	if err := c.queue.room(c.ctx); err != nil {
 		return err
 	}
-	c.queue.put(f, noticeSize)
+	c.queue.put(Message{Frame: f})
 	return nil
 }
