@@ -235,8 +235,13 @@ func (it *Item) modelSeq() Seq {
 	return 0
 }
 
-// settle works the status out anew.
-func (v *View) settle() { v.Status = v.status(v.subscribed) }
+// settle works the status out anew. A turn whose start was not seen runs too.
+func (v *View) settle() {
+	v.Status = v.status(v.subscribed)
+	if v.Status == StateIdle && v.live != nil {
+		v.Status = StateRunning
+	}
+}
 
 func (v *View) status(byCards bool) SessionState {
 	switch {

@@ -10,8 +10,9 @@ import (
 
 // ApplyFrame takes the session's next frame, by value or by pointer; frames that
 // do not concern one session's state are ignored. The caller picks out the frames
-// of this view's session. It fails as [View.ApplyEvent] does, or on a base that
-// does not decode, which changes nothing.
+// of this view's session, and `host/subscribed`, which voids the cards of all. It
+// fails as [View.ApplyEvent] does, or on a base that does not decode, which changes
+// nothing.
 func (v *View) ApplyFrame(f Frame) error {
 	switch f := value(f).(type) {
 	case SessionEvent:
@@ -26,6 +27,8 @@ func (v *View) ApplyFrame(f Frame) error {
 		v.applySnapshot(f)
 	case SessionLagging:
 		v.Lagging = true
+	case HostSubscribed:
+		v.voidCards()
 	case SessionStatus:
 		v.Status = f.State
 	case ApprovalRequested:
@@ -60,11 +63,17 @@ func (v *View) subscribe(f SessionSubscribed) error {
 		*v = *NewView()
 	}
 	v.Epoch, v.subscribed, v.more = f.Epoch, true, false
+	v.voidCards()
+	v.Status = f.State
+	return nil
+}
+
+// voidCards takes every card away; a baseline repeats those that still wait.
+func (v *View) voidCards() {
 	for _, p := range v.pending.all() {
 		v.resolve(p.ID)
 	}
-	v.Status = f.State
-	return nil
+	v.settle()
 }
 
 // request shows a card. What its audit event said stands.

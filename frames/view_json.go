@@ -170,6 +170,12 @@ func (v *View) restoreLive(live *LiveTurn) {
 		v.live = v.freshLive(live.TurnID)
 	}
 	v.load(live)
+	for i, tool := range live.Tools { // also of calls that have no card
+		if t := v.live.tools[tool.CallID]; t != nil {
+			t.order = i
+		}
+	}
+	v.live.opened = max(v.live.opened, len(live.Tools))
 }
 
 // nonNil makes a list that marshals to [] rather than null.
