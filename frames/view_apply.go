@@ -171,6 +171,10 @@ func (v *View) joinTurn(e Event) {
 func (v *View) endTurn(e Event, p *TurnEnd) {
 	v.joinTurn(e)
 	if v.TurnID == "" || e.TurnID != "" && e.TurnID != v.TurnID {
+		if v.live != nil && v.live.id == e.TurnID { // its start was not seen
+			v.live = nil
+			v.settle()
+		}
 		return
 	}
 	t := &v.Turns[len(v.Turns)-1]

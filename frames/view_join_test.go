@@ -2,6 +2,7 @@ package frames_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/muxhost/muxhost/frames"
@@ -34,6 +35,22 @@ func TestJoinedTurnIsRunning(t *testing.T) {
 	feed(t, v, (&log{t: t, seq: 50, turn: "t1"}).end(frames.TurnCompleted).all, 0)
 	if v.Status != frames.StateIdle || v.Live() != nil {
 		t.Errorf("after the turn's end: status %q, live %s; want idle and none", v.Status, toJSON(t, v.Live()))
+	}
+}
+
+// A turn whose start fell into a hole is over with its end.
+func TestTurnOfAHoleEnds(t *testing.T) {
+	v := folded(t, (&log{t: t}).begin("t0").end(frames.TurnCompleted).all)
+	if err := v.ApplyFrame(frames.SessionLive{Seq: 50, Turn: &frames.LiveTurn{TurnID: "t1"}}); err != nil || v.Live() == nil {
+		t.Fatalf("live %s, %v; want t1", toJSON(t, v.Live()), err)
+	}
+	for _, e := range (&log{t: t, seq: 50, turn: "t1"}).end(frames.TurnCompleted).all {
+		if err := v.ApplyEvent(e); !errors.Is(err, frames.ErrGap) {
+			t.Errorf("turn/end after a hole: %v, want ErrGap", err)
+		}
+	}
+	if v.Live() != nil || v.Status != frames.StateIdle {
+		t.Errorf("live %s, status %q; want none, idle", toJSON(t, v.Live()), v.Status)
 	}
 }
 

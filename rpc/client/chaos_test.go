@@ -146,3 +146,22 @@ func TestFolderFoldsAndResets(t *testing.T) {
 		}
 	})
 }
+
+// The host's baseline takes away the cards of every session; what it repeats is
+// back.
+func TestFolderVoidsCardsWithTheInbox(t *testing.T) {
+	var d client.Folder
+	apply := func(fs ...frames.Frame) {
+		t.Helper()
+		for _, f := range fs {
+			if _, err := d.Apply(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	a, b := frames.QuestionRequested{SessionID: "a", ID: "qa"}, frames.QuestionRequested{SessionID: "b", ID: "qb"}
+	apply(&a, &b, &frames.HostSubscribed{}, &b)
+	if na, nb := len(d.View("a").Pending()), len(d.View("b").Pending()); na != 0 || nb != 1 {
+		t.Errorf("%d and %d pending, want none in a and one in b", na, nb)
+	}
+}

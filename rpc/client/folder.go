@@ -19,6 +19,9 @@ type Folder struct {
 func (d *Folder) Apply(f frames.Frame) (frames.SessionID, error) {
 	sid := sessionOf(f)
 	if sid == "" {
+		if _, ok := f.(*frames.HostSubscribed); ok {
+			return "", d.voidCards()
+		}
 		return "", nil
 	}
 	switch f := f.(type) {
@@ -43,6 +46,16 @@ func (d *Folder) Apply(f frames.Frame) (frames.SessionID, error) {
 		return sid, fmt.Errorf("fold %s of session %s: %w", f.FrameType(), sid, err)
 	}
 	return sid, nil
+}
+
+// voidCards begins the host's baseline, which repeats what still waits.
+func (d *Folder) voidCards() error {
+	for sid, v := range d.views {
+		if err := v.ApplyFrame(frames.HostSubscribed{}); err != nil {
+			return fmt.Errorf("fold host/subscribed of session %s: %w", sid, err)
+		}
+	}
+	return nil
 }
 
 // View returns the view of a session, nil where nothing came. It is shared: the
