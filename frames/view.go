@@ -65,8 +65,9 @@ type View struct {
 	compacted  Surface // its Seqs are computed
 	subscribed bool    // frames say what is pending
 	more       bool    // the last session/live was a part
-	cards      int     // pending with Card
-	asked      int     // pending with Seq
+	partial    *partialBase
+	cards      int // pending with Card
+	asked      int // pending with Seq
 
 	// live is nil while no turn is open. A tool in it that has a card is running
 	// on the card too.

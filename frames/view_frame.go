@@ -23,6 +23,8 @@ func (v *View) ApplyFrame(f Frame) error {
 		return v.ApplyEvent(e)
 	case SessionSubscribed:
 		return v.subscribe(f)
+	case SessionBase:
+		return v.takeBase(f)
 	case SessionLive:
 		v.applySnapshot(f)
 	case SessionLagging:
@@ -50,8 +52,9 @@ func (v *View) ApplyFrame(f Frame) error {
 	return nil
 }
 
-// subscribe begins a baseline: it voids all cards, and a base replaces the view.
-// So does a log of another epoch, when it comes from its start.
+// subscribe begins a baseline: it voids all cards, and a base replaces the view,
+// at once or when its last part came. So does a log of another epoch, when it
+// comes from its start.
 func (v *View) subscribe(f SessionSubscribed) error {
 	if len(f.Base) > 0 && !isNull(f.Base) {
 		base := NewView()
@@ -59,10 +62,13 @@ func (v *View) subscribe(f SessionSubscribed) error {
 			return fmt.Errorf("base: %w", err)
 		}
 		*v = *base
-	} else if f.Since == 0 && v.Epoch != "" && f.Epoch != v.Epoch {
+	} else if f.BaseParts == 0 && f.Since == 0 && v.Epoch != "" && f.Epoch != v.Epoch {
 		*v = *NewView()
 	}
-	v.Epoch, v.subscribed, v.more = f.Epoch, true, false
+	v.Epoch, v.subscribed, v.more, v.partial = f.Epoch, true, false, nil
+	if f.BaseParts > 0 {
+		v.partial = &partialBase{parts: f.BaseParts}
+	}
 	v.voidCards()
 	v.Status = f.State
 	return nil

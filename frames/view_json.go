@@ -21,12 +21,13 @@ type viewWire struct {
 	ClosedBlocks []int          `json:"closedBlocks,omitempty"`
 	Live         *LiveTurn      `json:"live,omitempty"`
 	Subscribed   bool           `json:"subscribed,omitempty"`
+	PartialBase  *PartialBase   `json:"partialBase,omitempty"`
 }
 
 // MarshalJSON writes the view; equal views give equal bytes.
 func (v *View) MarshalJSON() ([]byte, error) {
 	w := v.wire()
-	w.Live, w.Subscribed = v.Live(), v.subscribed
+	w.Live, w.Subscribed, w.PartialBase = v.Live(), v.subscribed, v.partial.wire()
 	return json.Marshal(w)
 }
 
@@ -79,7 +80,7 @@ func (v *View) UnmarshalJSON(b []byte) error {
 	out.Turns, out.Items = nonNil(out.Turns), nonNil(out.Items)
 	out.Todos, out.Commands = nonNil(out.Todos), nonNil(out.Commands)
 	out.compacted = w.Surface
-	out.subscribed = w.Subscribed
+	out.subscribed, out.partial = w.Subscribed, w.PartialBase.restored()
 	for _, p := range w.Pending {
 		out.putPending(p)
 	}

@@ -55,6 +55,7 @@ type view struct {
 	ClosedBlocks []int                 `json:"closedBlocks,omitempty"`
 	Live         *frames.LiveTurn      `json:"live,omitempty"`
 	Subscribed   bool                  `json:"subscribed,omitempty"`
+	PartialBase  *frames.PartialBase   `json:"partialBase,omitempty"`
 }
 
 // rule narrows one field beyond what its Go type says.

@@ -661,6 +661,14 @@ export type Origin = "user" | "subagent" | "fork";
 /** Outcome is how an approval or a question ended. */
 export type Outcome = "allowed-once" | "allowed-always" | "rejected" | "cancelled" | "unavailable" | "answered";
 
+/** PartialBase is the JSON of what a View has received of a base in parts. It takes effect with the last part. */
+export interface PartialBase {
+  /** the next one */
+  part: number;
+  parts: number;
+  text: string;
+}
+
 /** PendingParams are those of pending.list. */
 export interface PendingParams {
   tree?: SessionID;
@@ -1345,6 +1353,7 @@ export interface View {
   closedBlocks?: number[];
   live?: LiveTurn;
   subscribed?: boolean;
+  partialBase?: PartialBase;
 }
 
 /** Pending is an approval or a question without an outcome. `seq` is its audit event, 0 where none was seen yet; `card` says that the host told this client by a frame that it waits. A client shows those with `card`. */
@@ -1687,6 +1696,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   ModelEnd: { attempt: "int", model: "string", status: "string", selectionReason: "string?", outputStarted: "bool", usage: "*Usage?", cost: "string?" },
   ModelStart: { attempt: "int", model: "string", provider: "string?", selectionReason: "string?" },
   ModelSwitched: { from: "string?", to: "string", reason: "string?" },
+  PartialBase: { part: "int", parts: "int", text: "string" },
   Policy: { mode: "string?", rules: "[]Rule?", askTimeoutMs: "int?" },
   PromptBlocked: { promptId: "string?", reason: "string" },
   PromptDequeued: { promptId: "string", reason: "string" },
@@ -1742,7 +1752,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   Usage: { inputTokens: "int?", outputTokens: "int?", cacheReadTokens: "int?", cacheWriteTokens: "int?", contextTokens: "int?", contextWindow: "int?", cost: "string?", currency: "string?" },
   UsageUpdated: { usage: "Usage" },
   UserMessage: { promptId: "string?", content: "[]ContentBlock" },
-  View: { seq: "uint", status: "string", epoch: "string?", title: "string?", agent: "string?", cwd: "string?", origin: "string?", parentSessionId: "string?", rootSessionId: "string?", depth: "int", callId: "string?", forkedFrom: "*ForkPoint?", createdAt: "time?", closed: "bool?", labels: "{}string?", config: "raw?", options: "{}raw?", policy: "*Policy?", budget: "*Budget?", model: "string?", turnId: "string?", turns: "[]Turn", items: "[]*Item", todos: "[]Todo", usage: "*Usage?", commands: "[]Command", gaps: "bool?", lagging: "bool?", pending: "[]ViewPending", children: "[]Child", tasks: "[]Task", queue: "[]QueuedPrompt", surface: "Surface", closedBlocks: "[]int?", live: "*LiveTurn?", subscribed: "bool?" },
+  View: { seq: "uint", status: "string", epoch: "string?", title: "string?", agent: "string?", cwd: "string?", origin: "string?", parentSessionId: "string?", rootSessionId: "string?", depth: "int", callId: "string?", forkedFrom: "*ForkPoint?", createdAt: "time?", closed: "bool?", labels: "{}string?", config: "raw?", options: "{}raw?", policy: "*Policy?", budget: "*Budget?", model: "string?", turnId: "string?", turns: "[]Turn", items: "[]*Item", todos: "[]Todo", usage: "*Usage?", commands: "[]Command", gaps: "bool?", lagging: "bool?", pending: "[]ViewPending", children: "[]Child", tasks: "[]Task", queue: "[]QueuedPrompt", surface: "Surface", closedBlocks: "[]int?", live: "*LiveTurn?", subscribed: "bool?", partialBase: "*PartialBase?" },
   ViewPending: { id: "string", kind: "string", seq: "uint?", card: "bool?", turnId: "string?", callId: "string?", tool: "*Tool?", input: "raw?", inputHash: "string?", truncated: "*Truncated?", reason: "string?", options: "[]string?", questions: "[]Question?", askedAt: "time?", expiresAt: "time?" },
 };
 
