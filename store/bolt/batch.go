@@ -148,6 +148,7 @@ func (g *batch) flush() error {
 
 // apply takes a durable batch over into memory and wakes tailers.
 func (g *batch) apply() {
+	g.s.last.set(g.id)
 	st := g.s.state
 	for no, n := range g.dead {
 		st.commit(no).live -= n

@@ -20,9 +20,10 @@
 // so does a commit whose last sync failed: what it wrote is in doubt until the
 // store is opened again. All other failed commits changed nothing.
 //
-// Beside the database PATH lie PATH.lock (who has it open) and PATH.id (which
-// database belongs here), so that an empty or foreign file is refused instead of
-// being taken for a new one.
+// Beside the database PATH lie PATH.lock (who has it open), PATH.id (which database
+// belongs here), so that an empty or foreign file is refused instead of being taken
+// for a new one, and PATH.last (its last commit). A database whose last commits are
+// lost, or may be, opens with new epochs; see [Store.Replaced].
 package bolt
 
 import (
@@ -47,6 +48,9 @@ type Options struct {
 	MaxSize int
 	// OpenFile opens the database file; nil means [os.OpenFile].
 	OpenFile func(name string, flag int, perm os.FileMode) (*os.File, error)
+	// NewEpochs gives every log a new epoch: for a database that takes another
+	// one's place.
+	NewEpochs bool
 
 	hooks  hooks
 	bounds bounds
@@ -70,6 +74,9 @@ type Store struct {
 	notify store.Notifier
 	hooks  hooks
 	bounds bounds
+
+	last     *lastMark
+	replaced string // see Replaced
 
 	queue   chan *request
 	stop    chan struct{} // closed by Close
@@ -155,7 +162,7 @@ func (s *Store) shut() error {
 	if !s.wedged.Load() { // else bbolt would wait for ever
 		err = s.db.Close()
 	}
-	return errors.Join(err, s.lock.release())
+	return errors.Join(err, s.last.close(), s.lock.release())
 }
 
 // start starts the writer.

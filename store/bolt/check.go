@@ -46,7 +46,7 @@ func checkTx(path string, tx *bbolt.Tx) error {
 	if err := errors.Join(pages...); err != nil {
 		return corrupt("its pages: %v", err)
 	}
-	if err := checkMeta(path, tx, meta{}); err != nil {
+	if _, err := checkMeta(path, tx, meta{}); err != nil {
 		return err
 	}
 	st := newState()

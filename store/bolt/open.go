@@ -76,23 +76,54 @@ func (s *Store) open(path string, opts Options) error {
 	if err != nil {
 		return err
 	}
+	why, err := suspect(path, opts)
+	if err != nil {
+		return err
+	}
 	s.db, err = openDB(path, opts)
 	if err != nil {
 		return err
 	}
 	err = guard(path, func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
-			if err := checkMeta(path, tx, m); err != nil {
+			if m, err = checkMeta(path, tx, m); err != nil {
 				return err
 			}
 			return s.state.load(tx)
 		})
 	})
 	if err == nil {
-		err = s.writeMarker(path)
+		err = guard(path, func() error { return s.settle(path, m, why, opts.NewEpochs) })
 	}
 	if err != nil {
 		return errors.Join(asDamaged(path, err), s.db.Close())
+	}
+	return nil
+}
+
+// settle compares the database with the mark of its last commit, gives the logs new
+// epochs if commits may be missing, and writes marker and mark. why is what speaks
+// for a loss already.
+func (s *Store) settle(path string, m meta, why string, asked bool) error {
+	last, txid, err := openLast(path, m.id)
+	if err != nil {
+		return err
+	}
+	if have := uint64(s.state.txid); txid > have {
+		why = fmt.Sprintf("its last commit is %d, though %s.last says that %d was acknowledged", have, path, txid)
+	}
+	if why == "" && asked {
+		why = "it was asked for"
+	}
+	if why != "" {
+		if err := s.renewEpochs(); err != nil {
+			return errors.Join(err, last.f.Close())
+		}
+	}
+	s.replaced, s.last = why, last
+	last.set(s.state.txid)
+	if err := errors.Join(last.sync(), writeMarker(path, m)); err != nil {
+		return errors.Join(err, last.f.Close())
 	}
 	return nil
 }
@@ -209,7 +240,7 @@ func create(path string, opts Options) (meta, error) {
 	if err := errors.Join(err, db.Close(), step("initialised")); err != nil {
 		return meta{}, fmt.Errorf("bolt: create %s: %w", tmp, err)
 	}
-	if err := errors.Join(os.Rename(tmp, path), syncDir(filepath.Dir(path)), step("renamed")); err != nil {
+	if err := errors.Join(os.Rename(tmp, path), syncParent(path), step("renamed")); err != nil {
 		return meta{}, fmt.Errorf("bolt: create: %w", err)
 	}
 	return m, nil
@@ -251,24 +282,25 @@ func readMeta(tx *bbolt.Tx) (meta, error) {
 }
 
 // checkMeta compares the database with its marker, which may be zero, and
-// refuses formats that this version does not know.
-func checkMeta(path string, tx *bbolt.Tx, m meta) error {
+// refuses formats that this version does not know. It returns what the database
+// says.
+func checkMeta(path string, tx *bbolt.Tx, m meta) (meta, error) {
 	got, err := readMeta(tx)
 	if err != nil {
-		return err
+		return meta{}, err
 	}
 	switch {
 	case got.format != format:
-		return &DamagedError{path, fmt.Sprintf("its format is %d, and this version of muxhost knows %d", got.format, format), "Use the version of muxhost that wrote it, or a newer one"}
+		return meta{}, &DamagedError{path, fmt.Sprintf("its format is %d, and this version of muxhost knows %d", got.format, format), "Use the version of muxhost that wrote it, or a newer one"}
 	case m.id != "" && m.id != got.id:
-		return &DamagedError{path, fmt.Sprintf("it is database %s, though %s.id says that %s belongs here", got.id, path, m.id), "Put the right file back; if this one was put here on purpose, remove the .id file"}
+		return meta{}, &DamagedError{path, fmt.Sprintf("it is database %s, though %s.id says that %s belongs here", got.id, path, m.id), "Put the right file back; if this one was put here on purpose, remove the .id file"}
 	}
 	for _, name := range [][]byte{bucketCommits, bucketChunks, bucketHeads} {
 		if tx.Bucket(name) == nil {
-			return corrupt("the bucket %q is missing", name)
+			return meta{}, corrupt("the bucket %q is missing", name)
 		}
 	}
-	return nil
+	return got, nil
 }
 
 // readMarker reads PATH.id; marked is false if there is none.
@@ -297,15 +329,7 @@ func readMarker(path string) (m meta, marked bool, err error) {
 
 // writeMarker writes PATH.id, if it is not there: in another file first, synced
 // and then renamed, so that it is never half.
-func (s *Store) writeMarker(path string) error {
-	var m meta
-	err := s.db.View(func(tx *bbolt.Tx) (err error) {
-		m, err = readMeta(tx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
+func writeMarker(path string, m meta) error {
 	if _, marked, err := readMarker(path); marked || err != nil {
 		return err
 	}
@@ -320,7 +344,7 @@ func (s *Store) writeMarker(path string) error {
 	_, err = fmt.Fprintf(f, "muxhost %s %d\n", m.id, m.format)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = errors.Join(os.Rename(tmp, path+".id"), syncDir(filepath.Dir(path)))
+		err = errors.Join(os.Rename(tmp, path+".id"), syncParent(path))
 	}
 	if err != nil {
 		return fmt.Errorf("bolt: the marker: %w", err)
@@ -351,9 +375,9 @@ func openPrivate(open func(string, int, os.FileMode) (*os.File, error), name str
 	return f, nil
 }
 
-// syncDir makes a directory's entries durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// syncParent makes the names in the directory of path durable.
+func syncParent(path string) error {
+	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
