@@ -18,13 +18,13 @@ import (
 	"github.com/muxhost/muxhost/frames"
 )
 
-// Conn is one client's socket. All methods but Read may be called from any
-// goroutine; Read belongs to one. Read must be called until it fails, or pings
-// go unanswered.
+// Conn is one client's socket: a WebSocket, or a stream of Server-Sent Events. All
+// methods but Read may be called from any goroutine; Read belongs to one. Read must
+// be called until it fails, or pings go unanswered and hanging up goes unnoticed.
 type Conn struct {
 	hub  *Hub
 	opts AcceptOptions
-	ws   *websocket.Conn
+	ws   socket
 	gate *gate
 	born time.Time
 	peer string
@@ -49,13 +49,21 @@ type Conn struct {
 	host  bool
 }
 
+// socket is what messages are read from.
+type socket interface {
+	// Reader blocks for the next message.
+	Reader(ctx context.Context) (websocket.MessageType, io.Reader, error)
+	// CloseNow hangs up and waits until Reader has returned.
+	CloseNow() error
+}
+
 // ending says why a connection ends. Code 0 sends no close frame: the peer is
 // gone or has closed by itself.
 type ending struct {
 	code   int
 	reason string
 	err    error
-	by     time.Time // code 1001: until when what is queued may be flushed
+	by     time.Time // until when what is queued may be flushed; zero: it is not
 }
 
 // longAgo is a deadline that has passed.
@@ -74,6 +82,19 @@ func (h *Hub) Accept(w http.ResponseWriter, r *http.Request, o AcceptOptions) (*
 	if o.Subprotocol == "" {
 		o.Subprotocol = "muxhost.v1"
 	}
+	c := h.newConn(r, o)
+	if err := c.upgrade(w, r); err != nil {
+		return nil, err
+	}
+	if !h.enter(c) {
+		c.gate.close(codeGoingAway, "the host is going down", h.cfg.CloseTimeout)
+		return nil, errors.Join(ErrShutdown, c.ws.CloseNow())
+	}
+	return c, nil
+}
+
+// newConn returns a connection that has no socket yet.
+func (h *Hub) newConn(r *http.Request, o AcceptOptions) *Conn {
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = h.cfg.Heartbeat
 	}
@@ -85,19 +106,12 @@ func (h *Hub) Accept(w http.ResponseWriter, r *http.Request, o AcceptOptions) (*
 	}
 	c.opts.Trees = slices.Clone(o.Trees)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	if err := c.upgrade(w, r); err != nil {
-		return nil, err
-	}
-	if !h.enter(c) {
-		c.gate.close(codeGoingAway, "the host is going down", h.cfg.CloseTimeout)
-		return nil, errors.Join(ErrShutdown, c.ws.CloseNow())
-	}
-	return c, nil
+	return c
 }
 
-func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) (err error) {
+func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	hj := &hijacker{ResponseWriter: w, patience: c.hub.cfg.WriteTimeout}
-	c.ws, err = websocket.Accept(hj, r, &websocket.AcceptOptions{
+	ws, err := websocket.Accept(hj, r, &websocket.AcceptOptions{
 		Subprotocols: []string{c.opts.Subprotocol},
 		// The caller has checked Origin against its exact list; coder's own check
 		// would let patterns and same-host origins of other schemes in.
@@ -110,8 +124,8 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) (err error) {
 	if err != nil {
 		return fmt.Errorf("mux: upgrade: %w", err)
 	}
-	c.gate = hj.gate
-	c.ws.SetReadLimit(-1) // Read has its own, with our close code
+	ws.SetReadLimit(-1) // Read has its own, with our close code
+	c.ws, c.gate = ws, hj.gate
 	return nil
 }
 
@@ -234,14 +248,22 @@ func (c *Conn) Room(ctx context.Context) error {
 }
 
 // Close ends the connection with a WebSocket close code and returns at once. With
-// 1001 what is queued and published is sent first, for at most
-// [Config.CloseTimeout]. Only the first call counts.
+// 1001 it is [Conn.Finish]. Only the first call counts.
 func (c *Conn) Close(code int, reason string) {
-	e := &ending{code: code, reason: reason, err: &CloseError{Code: code, Reason: reason}}
 	if code == codeGoingAway {
-		e.by = time.Now().Add(c.hub.cfg.CloseTimeout)
+		c.Finish(code, reason)
+		return
 	}
-	c.fail(e)
+	c.fail(&ending{code: code, reason: reason, err: &CloseError{Code: code, Reason: reason}})
+}
+
+// Finish is Close after what is queued and published has been sent, for at most
+// [Config.CloseTimeout].
+func (c *Conn) Finish(code int, reason string) {
+	c.fail(&ending{
+		code: code, reason: reason, err: &CloseError{Code: code, Reason: reason},
+		by: time.Now().Add(c.hub.cfg.CloseTimeout),
+	})
 }
 
 func (c *Conn) fail(e *ending) {

@@ -15,6 +15,7 @@ import (
 type gate struct {
 	net.Conn
 	patience time.Duration // for one write of coder's
+	events   *eventText    // how an event stream writes; nil on a WebSocket. Its writer's own
 	turn     chan struct{} // one token: whoever put it in may write
 	// The token guards the fields below.
 	shut bool     // nothing may follow: closed, or a frame was cut
@@ -71,6 +72,9 @@ func (g *gate) close(code int, reason string, limit time.Duration) {
 	if g.SetReadDeadline(time.Now().Add(limit)) != nil {
 		return
 	}
+	if g.events != nil && !g.endOutput() {
+		return // the end of the stream is that we hang up
+	}
 	// Closing a socket with unread bytes would reset it and could take the close
 	// frame with it.
 	var scratch [512]byte
@@ -90,7 +94,11 @@ func (g *gate) sayClose(code int, reason string, limit time.Duration) error {
 	if err := g.SetWriteDeadline(time.Now().Add(limit)); err != nil {
 		return err
 	}
-	rest := append(g.tail, closeFrame(code, reason))
+	last := closeFrame(code, reason)
+	if g.events != nil {
+		last = closeEvent(code, reason)
+	}
+	rest := append(g.tail, last)
 	g.shut, g.tail = true, nil
 	for _, b := range rest {
 		if _, err := g.Conn.Write(b); err != nil {

@@ -127,13 +127,14 @@ func (h *Hub) ancestors(t *topic) iter.Seq[frames.SessionID] {
 	}
 }
 
-// visible reports whether c may know of t.
+// visible reports whether c may know of t. A limit to a session that is deleted
+// shows nothing, not even what stood below it.
 func (h *Hub) visible(c *Conn, t *topic) bool {
-	if c.opts.Trees == nil || slices.Contains(c.opts.Trees, t.summary.RootSessionID) {
+	if c.opts.Trees == nil {
 		return true
 	}
 	for sid := range h.ancestors(t) {
-		if slices.Contains(c.opts.Trees, sid) {
+		if slices.Contains(c.opts.Trees, sid) && (sid == t.sid || h.topic(sid) != nil) {
 			return true
 		}
 	}

@@ -24,10 +24,20 @@ var scratch = sync.Pool{New: func() any { return new(make([]byte, 0, 4<<10)) }}
 func (o *outbox) pending() int { return len(o.lone) + len(o.buf) }
 
 // message adds one text message.
-func (o *outbox) message(msg []byte) error { return o.frame(finText, msg) }
+func (o *outbox) message(msg []byte) error {
+	if o.gate.events != nil {
+		return o.streamed(msg)
+	}
+	return o.frame(finText, msg)
+}
 
-// frame adds one frame with the given first byte.
+// frame adds one frame with the given first byte. An event stream has no pings and
+// pongs.
 func (o *outbox) frame(first byte, payload []byte) error {
+	if t := o.gate.events; t != nil {
+		t.pinged()
+		return nil
+	}
 	if err := o.space(maxHeader + len(payload)); err != nil {
 		return err
 	}
@@ -41,6 +51,9 @@ func (o *outbox) frame(first byte, payload []byte) error {
 
 // ready adds frames that have their headers already; they may not change.
 func (o *outbox) ready(b []byte) error {
+	if o.gate.events != nil {
+		return o.streamReady(b)
+	}
 	if o.pending() == 0 {
 		o.lone = b
 		return nil
@@ -62,6 +75,9 @@ func (o *outbox) ready(b []byte) error {
 // event adds one event of session sid as a frame.
 func (o *outbox) event(sid frames.SessionID, overhead int, event []byte) error {
 	n := overhead + len(event)
+	if o.gate.events != nil {
+		return o.streamed(frames.AppendSessionEvent(make([]byte, 0, n), sid, event))
+	}
 	if err := o.space(maxHeader + n); err != nil {
 		return err
 	}

@@ -40,6 +40,18 @@ func payloadOf(frame []byte) []byte {
 	}
 }
 
+// payloadLen returns the length of the first unmasked frame's payload in b.
+func payloadLen(b []byte) int {
+	switch b[1] {
+	case 126:
+		return int(binary.BigEndian.Uint16(b[2:]))
+	case 127:
+		return int(binary.BigEndian.Uint64(b[2:]))
+	default:
+		return int(b[1])
+	}
+}
+
 // closeFrame returns a whole close frame.
 func closeFrame(code int, reason string) []byte {
 	reason = reason[:min(len(reason), maxReason)]
