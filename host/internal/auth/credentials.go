@@ -17,7 +17,7 @@ const TokenProtocol = "muxhost.token."
 func (g *Gate) identify(r *http.Request) (Principal, *Refusal) {
 	secrets := explicit(r)
 	if len(secrets) > 1 {
-		return Principal{}, &Refusal{http.StatusBadRequest, "bad-request", "the request carries different credentials; send one"}
+		return Principal{}, &Refusal{Status: http.StatusBadRequest, Kind: "bad-request", Message: "the request carries different credentials; send one"}
 	}
 	cookie, hasCookie := g.fromCookie(r)
 	if len(secrets) == 0 {
@@ -31,7 +31,7 @@ func (g *Gate) identify(r *http.Request) (Principal, *Refusal) {
 	case !ok:
 		return Principal{}, g.failed()
 	case hasCookie && cookie.TokenID != p.TokenID:
-		return Principal{}, &Refusal{http.StatusBadRequest, "bad-request", "the request carries a cookie of one token and another token; send one"}
+		return Principal{}, &Refusal{Status: http.StatusBadRequest, Kind: "bad-request", Message: "the request carries a cookie of one token and another token; send one"}
 	}
 	return p, nil
 }
@@ -74,10 +74,10 @@ func Protocols(r *http.Request) []string {
 }
 
 // fromCookie returns whom the login cookie stands for. A cookie that means nothing,
-// such as one from before a restart, counts as none: a page cannot remove it.
+// such as one from before a restart or of a revoked token, counts as none: a page cannot remove it.
 func (g *Gate) fromCookie(r *http.Request) (Principal, bool) {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
-		if p, ok := g.logins.find(c.Value, time.Now()); ok {
+		if p, ok := g.logins.find(c.Value, time.Now()); ok && g.table.Holds(p.TokenID) {
 			return p, true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -51,19 +52,33 @@ func New(cfg Config) (*Gate, error) {
 	return g, nil
 }
 
+// Tokens returns the table of the tokens that are accepted.
+func (g *Gate) Tokens() *Table { return g.table }
+
+// Revoke ends a token and those it made, and their logins; see [Table.Revoke].
+func (g *Gate) Revoke(id string) ([]string, error) {
+	ids, err := g.table.Revoke(id)
+	g.logins.drop(ids)
+	return ids, err
+}
+
 // Refusal is an answer that ends a request: a status and why.
 type Refusal struct {
 	Status  int
 	Kind    string // a kind of contract section 7, or "bad-request"
 	Message string
+	// Details, when not nil, is JSON for programs.
+	Details any
+	// RetryAfter is said with a 429: a second, unless it is longer.
+	RetryAfter time.Duration
 }
 
 func (e *Refusal) Error() string { return e.Message }
 
 // refusals whose words never differ.
 var (
-	errUnauthenticated = &Refusal{http.StatusUnauthorized, "unauthenticated", "no valid credentials; send Authorization: Bearer TOKEN, the subprotocol muxhost.token.BASE64URL, or log in at POST /v1/login"}
-	errTooMany         = &Refusal{http.StatusTooManyRequests, "rate-limited", "too many failed attempts; wait a second and send a valid token"}
+	errUnauthenticated = &Refusal{Status: http.StatusUnauthorized, Kind: "unauthenticated", Message: "no valid credentials; send Authorization: Bearer TOKEN, the subprotocol muxhost.token.BASE64URL, or log in at POST /v1/login"}
+	errTooMany         = &Refusal{Status: http.StatusTooManyRequests, Kind: "rate-limited", Message: "too many failed attempts; wait a second and send a valid token"}
 )
 
 // Perimeter lets through requests whose Host and Origin are on the lists and whose
@@ -83,15 +98,15 @@ func (g *Gate) Perimeter(next http.Handler) http.Handler {
 
 func (g *Gate) perimeter(r *http.Request) *Refusal {
 	if !g.lists.allowsHost(r, r.Host) {
-		return &Refusal{http.StatusForbidden, "forbidden", fmt.Sprintf("Host %s is not one of this host's names; use the address that it printed, or start it with --allow-host", shown(r.Host))}
+		return &Refusal{Status: http.StatusForbidden, Kind: "forbidden", Message: fmt.Sprintf("Host %s is not one of this host's names; use the address that it printed, or start it with --allow-host", shown(r.Host))}
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 1 {
-		return &Refusal{http.StatusForbidden, "forbidden", "more than one Origin header; send one"}
+		return &Refusal{Status: http.StatusForbidden, Kind: "forbidden", Message: "more than one Origin header; send one"}
 	} else if len(origins) == 1 && !g.lists.allowsOrigin(r, origins[0]) {
-		return &Refusal{http.StatusForbidden, "forbidden", fmt.Sprintf("Origin %s is not allowed; start the host with --allow-origin if pages from there are to be trusted", shown(origins[0]))}
+		return &Refusal{Status: http.StatusForbidden, Kind: "forbidden", Message: fmt.Sprintf("Origin %s is not allowed; start the host with --allow-origin if pages from there are to be trusted", shown(origins[0]))}
 	}
 	if tokenInQuery(r.URL.Query(), g.table) {
-		return &Refusal{http.StatusBadRequest, "bad-request", "a token in a URL ends up in logs and histories and is never accepted; send Authorization: Bearer TOKEN"}
+		return &Refusal{Status: http.StatusBadRequest, Kind: "bad-request", Message: "a token in a URL ends up in logs and histories and is never accepted; send Authorization: Bearer TOKEN"}
 	}
 	return nil
 }
@@ -108,21 +123,33 @@ func harden(h http.Header) {
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// Refuse writes ref as JSON: {"error":{"kind":…,"message":…}}.
-func Refuse(w http.ResponseWriter, ref *Refusal) {
-	body, err := json.Marshal(map[string]any{"error": map[string]string{"kind": ref.Kind, "message": ref.Message}})
-	if err != nil {
-		body = []byte(`{"error":{"kind":"internal","message":"the refusal could not be written"}}`)
+// Unauthenticated is how a request without valid credentials is answered.
+func Unauthenticated() *Refusal { return errUnauthenticated }
+
+// Body returns the refusal as JSON: {"error":{"kind":…,"message":…,"details"?:…}}.
+func (e *Refusal) Body() []byte {
+	body := map[string]any{"kind": e.Kind, "message": e.Message}
+	if e.Details != nil {
+		body["details"] = e.Details
 	}
+	b, err := json.Marshal(map[string]any{"error": body})
+	if err != nil {
+		b = []byte(`{"error":{"kind":"internal","message":"the refusal could not be written"}}`)
+	}
+	return append(b, '\n')
+}
+
+// Refuse writes ref and its [Refusal.Body].
+func Refuse(w http.ResponseWriter, ref *Refusal) {
 	w.Header().Set("Content-Type", "application/json")
 	switch ref.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", strconv.Itoa(max(1, int((ref.RetryAfter+time.Second-1)/time.Second))))
 	}
 	w.WriteHeader(ref.Status)
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(ref.Body())
 }
 
 type principalKey struct{}

@@ -31,13 +31,17 @@ func (g *Gate) Login(w http.ResponseWriter, r *http.Request) {
 		p.Label = l
 	}
 	now := time.Now()
+	expires := now.Add(loginAge)
+	if !p.Expires.IsZero() && p.Expires.Before(expires) {
+		expires = p.Expires
+	}
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName(r), Value: g.logins.add(p, now), Path: "/", MaxAge: int(loginAge / time.Second),
+		Name: cookieName(r), Value: g.logins.add(p, now, expires), Path: "/", MaxAge: max(1, int(expires.Sub(now)/time.Second)),
 		HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"label": p.Label, "scopes": p.Scopes, "expiresAt": now.Add(loginAge).UTC().Truncate(time.Millisecond),
+		"label": p.Label, "scopes": p.Scopes, "expiresAt": expires.UTC().Truncate(time.Millisecond),
 	})
 }
 
@@ -45,11 +49,11 @@ func (g *Gate) Login(w http.ResponseWriter, r *http.Request) {
 // browser ask before another origin's page may send it.
 func readLogin(r *http.Request) (loginBody, *Refusal) {
 	if r.Header.Get("Content-Type") != "application/json" {
-		return loginBody{}, &Refusal{http.StatusUnsupportedMediaType, "bad-request", `want Content-Type: application/json and a body {"token":"…"}`}
+		return loginBody{}, &Refusal{Status: http.StatusUnsupportedMediaType, Kind: "bad-request", Message: `want Content-Type: application/json and a body {"token":"…"}`}
 	}
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxLoginBody+1))
 	if err != nil || len(b) > maxLoginBody {
-		return loginBody{}, &Refusal{http.StatusBadRequest, "bad-request", `the body could not be read or is over 8 KiB; want {"token":"…","label":"…"}`}
+		return loginBody{}, &Refusal{Status: http.StatusBadRequest, Kind: "bad-request", Message: `the body could not be read or is over 8 KiB; want {"token":"…","label":"…"}`}
 	}
 	fields := map[string]string{} // a map matches names exactly, a struct would not
 	bad := json.Unmarshal(b, &fields) != nil
@@ -57,7 +61,7 @@ func readLogin(r *http.Request) (loginBody, *Refusal) {
 	delete(fields, "token")
 	delete(fields, "label")
 	if bad || len(fields) > 0 {
-		return loginBody{}, &Refusal{http.StatusBadRequest, "bad-request", `the body is not what was expected; want {"token":"…","label":"…"} and nothing else`}
+		return loginBody{}, &Refusal{Status: http.StatusBadRequest, Kind: "bad-request", Message: `the body is not what was expected; want {"token":"…","label":"…"} and nothing else`}
 	}
 	return out, nil
 }

@@ -26,8 +26,8 @@ type login struct {
 	expires time.Time
 }
 
-// add mints a cookie value for who.
-func (l *logins) add(who Principal, now time.Time) string {
+// add mints a cookie value for who, good until expires.
+func (l *logins) add(who Principal, now, expires time.Time) string {
 	value := NewSecret()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,8 +41,15 @@ func (l *logins) add(who Principal, now time.Time) string {
 		})
 		delete(l.live, oldest)
 	}
-	l.live[digestOf(value)] = login{who: who, expires: now.Add(loginAge)}
+	l.live[digestOf(value)] = login{who: who, expires: expires}
 	return value
+}
+
+// drop forgets the logins of tokens.
+func (l *logins) drop(tokens []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.live, func(_ digest, v login) bool { return slices.Contains(tokens, v.who.TokenID) })
 }
 
 // find returns whom a cookie value stands for. The map is keyed by digests, so its

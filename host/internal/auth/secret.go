@@ -3,11 +3,11 @@ package auth
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Sizes of secrets, in bytes and in characters.
@@ -81,61 +81,14 @@ type Principal struct {
 	Scopes []string
 	// Trees limits what is visible to these session trees; nil does not limit.
 	Trees []string
+	// Expires is when the token ends; zero is never.
+	Expires time.Time
 }
+
+// over reports whether the token has ended.
+func (p *Principal) over(now time.Time) bool { return !p.Expires.IsZero() && !now.Before(p.Expires) }
 
 // digest is what is kept of a secret.
 type digest [sha256.Size]byte
 
 func digestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
-
-// Table knows the tokens by their digests. It does not change after [NewTable]
-// and is safe for concurrent use.
-type Table struct {
-	digests    []digest
-	principals []Principal
-}
-
-// NewTable checks tokens and keeps their digests. It refuses an empty list: a host
-// without a token would answer nobody, or worse, everybody.
-func NewTable(tokens []Token) (*Table, error) {
-	if len(tokens) == 0 {
-		return nil, errors.New("auth: no token is configured; give at least one")
-	}
-	t := &Table{}
-	for i, tok := range tokens {
-		if err := CheckSecret(tok.Secret); err != nil {
-			return nil, fmt.Errorf("token %d: %w", i+1, err)
-		}
-		d := digestOf(tok.Secret)
-		if _, ok := t.find(d); ok {
-			return nil, fmt.Errorf("auth: token %d is the same as an earlier one; every token needs its own secret", i+1)
-		}
-		p := tok.Principal
-		p.Scopes = slices.Clone(p.Scopes)
-		p.Trees = slices.Clone(p.Trees)
-		t.digests = append(t.digests, d)
-		t.principals = append(t.principals, p)
-	}
-	return t, nil
-}
-
-// Lookup returns whom secret stands for. Its time does not depend on how much of
-// the secret is right, nor on which entry it is.
-func (t *Table) Lookup(secret string) (Principal, bool) {
-	if secret == "" || len(secret) > maxSecret {
-		return Principal{}, false
-	}
-	return t.find(digestOf(secret))
-}
-
-// find compares d with every entry, always with all of them.
-func (t *Table) find(d digest) (Principal, bool) {
-	at := -1
-	for i := range t.digests {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(t.digests[i][:], d[:]), i, at)
-	}
-	if at < 0 {
-		return Principal{}, false
-	}
-	return t.principals[at], true
-}
