@@ -222,10 +222,17 @@ type ChildResult struct {
 // Task is background work that began in a turn.
 type Task interface {
 	ID() frames.TaskID
+	// Output adds text to what the task printed. The host keeps the last 64 KiB
+	// in memory, cut at a character boundary, for those who ask. It does not
+	// block, and may be called after the end.
+	Output(ctx context.Context, text string) error
 	// Done ends it; later calls do nothing. Status is completed, failed or
-	// cancelled.
+	// cancelled; detail is a few words, such as "exit 4". On an error the end is
+	// not stored yet, and the host tries again by itself.
 	Done(ctx context.Context, status, detail string) error
-	// Context is cancelled when the session closes.
+	// Context is cancelled when the task is cancelled or done, and when its
+	// session closes. Whoever works on the task then stops and calls Done with
+	// "cancelled".
 	Context() context.Context
 }
 

@@ -24,6 +24,8 @@ type Script struct {
 	Event func(s *Session, p frames.Payload) error
 	// Progress sees every piece of tool progress.
 	Progress func(s *Session, call frames.CallID, text string)
+	// Output sees every piece of a task's output.
+	Output func(s *Session, k *Task, text string)
 	// Streamed is told of every piece of text, reasoning and progress.
 	Streamed func(s *Session)
 	// Cwd and Env are those of root sessions, and of children by default.

@@ -27,6 +27,7 @@ type Session struct {
 	deltas   int
 	failures []string
 	last     *turn
+	tasks    []*Task
 }
 
 // Prompt runs one turn with text and returns when it has ended.

@@ -28,6 +28,10 @@ type Suite struct {
 	// whether that call did what it does. Empty means that the agent never asks.
 	Gated string
 	Ran   func(h *Host) bool
+	// Background is a prompt whose turn ends by itself and leaves a task that
+	// prints something and runs until it is cancelled. Empty means that the
+	// agent has no tasks.
+	Background string
 	// Bubble runs the checks in virtual time, for drivers without processes.
 	Bubble bool
 }
@@ -56,6 +60,10 @@ func Run(t *testing.T, s Suite) {
 	if s.Gated != "" {
 		check("nothing runs after a rejection", s.rejects)
 		check("nothing runs after a cancelled approval", s.cancelsAsk)
+	}
+	if s.Background != "" {
+		check("a task outlives its turn and ends when it is cancelled", s.cancelsTask)
+		check("Close ends tasks", s.closesTasks)
 	}
 }
 
@@ -173,6 +181,57 @@ func (s Suite) notRun(t *testing.T, ss *Session) {
 	}
 	if !asked {
 		t.Errorf("%q asked for no approval; the check needs one that does", s.Gated)
+	}
+}
+
+// background starts the task and returns once its turn is over and it has printed
+// something.
+func (s Suite) background(t *testing.T) (*Session, *Task) {
+	t.Helper()
+	script := s.Script
+	printed := make(chan struct{}, 1)
+	script.Output = func(*Session, *Task, string) { poke(printed) }
+	ss := s.open(t, script)
+	if res, err := ss.Prompt(t.Context(), s.Background); err != nil || res.Reason != "" && res.Reason != frames.TurnCompleted {
+		t.Fatalf("Prompt(%q) = %+v, %v; want a completed turn", s.Background, res, err)
+	}
+	tasks := ss.Tasks()
+	if len(tasks) != 1 || tasks[0].Kind == "" || tasks[0].Label == "" {
+		t.Fatalf("%q left the tasks %+v; want one, with a kind and a label", s.Background, tasks)
+	}
+	<-printed
+	if tasks[0].ctx.Err() != nil || tasks[0].Printed() == "" {
+		t.Error("the task ended with its turn; want it to go on")
+	}
+	return ss, tasks[0]
+}
+
+func (s Suite) cancelsTask(t *testing.T) {
+	ss, k := s.background(t)
+	began := time.Now()
+	k.Cancel()
+	if status, detail := k.Wait(); status != "cancelled" {
+		t.Errorf("a cancelled task ended %s (%s); want cancelled", status, detail)
+	}
+	if d := time.Since(began); d > cancelTime {
+		t.Errorf("the task ended %v after its cancellation; want at most %v", d, cancelTime)
+	}
+	if res, err := ss.Prompt(t.Context(), s.Short); err != nil {
+		t.Errorf("the next turn = %+v, %v; want one as ever", res, err)
+	}
+}
+
+func (s Suite) closesTasks(t *testing.T) {
+	ss, k := s.background(t)
+	ctx, cancel := context.WithTimeout(context.Background(), agent.CloseTimeout)
+	defer cancel()
+	if err := ss.Close(ctx); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	select {
+	case <-k.done:
+	default:
+		t.Error("Close returned before the task had ended")
 	}
 }
 

@@ -218,28 +218,3 @@ func (t *turn) Blob(ctx context.Context, r io.Reader) (frames.BlobID, int64, err
 	h.blobs[id] = b
 	return id, int64(len(b)), nil
 }
-
-func (t *turn) Task(ctx context.Context, kind, label string) (agent.Task, error) {
-	if err := t.check(ctx); err != nil {
-		return nil, err
-	}
-	k := &task{s: t.s, id: frames.TaskID(t.s.host.id("task"))}
-	return k, t.s.emit(t.id, []frames.Payload{frames.TaskStarted{TaskID: k.id, Kind: kind, Label: label}})
-}
-
-// task is background work; it may outlive its turn.
-type task struct {
-	s    *Session
-	id   frames.TaskID
-	once sync.Once
-}
-
-func (k *task) ID() frames.TaskID        { return k.id }
-func (k *task) Context() context.Context { return k.s.host.ctx }
-
-func (k *task) Done(_ context.Context, status, detail string) (err error) {
-	k.once.Do(func() {
-		err = k.s.emit("", []frames.Payload{frames.TaskCompleted{TaskID: k.id, Status: status, Detail: detail}})
-	})
-	return err
-}

@@ -194,6 +194,10 @@ func (a *actor) leave() {
 	a.e.actor = nil
 	a.e.cold.Add(1)
 	silent := a.m.stopped || a.m.dir.byID[a.id] != a.e
+	if a.e.works != nil {
+		a.e.works.abandon("interrupted")
+		a.e.works = nil
+	}
 	a.m.mu.Unlock()
 	if !silent {
 		_ = a.showStatus()

@@ -232,6 +232,7 @@ func (a *actor) land(t *attempt, head store.Head) {
 	a.e.sum = a.rec.summary(a.id, head)
 	a.e.sum.UpdatedAt = t.events[len(t.events)-1].Time
 	a.e.first, a.e.policy = head.First, a.rec.Policy
+	a.work(t.events)
 	a.m.mu.Unlock()
 	if c.placed != nil {
 		c.placed()

@@ -91,6 +91,7 @@ func (m *Manager) erase(ctx context.Context, sid frames.SessionID, placed func()
 		m.dir.remove(a.e)
 		m.mu.Unlock()
 		a.stopped = true
+		a.stopTasks()
 		placed()
 		m.cfg.Publisher.Remove(sid, "deleted")
 		return nil
@@ -216,7 +217,7 @@ func (a *actor) shut(by *frames.By, placed func()) error {
 	}
 	if len(a.rec.Queue)+len(a.rec.Tasks) >= maxEnds { // more than fit one append
 		c := &commit{by: by, next: a.rec.clone()}
-		a.endTasks(c, "cancelled")
+		a.endTasks(c, "cancelled", "")
 		if err := a.commit(c); err != nil {
 			return err
 		}
@@ -226,7 +227,7 @@ func (a *actor) shut(by *frames.By, placed func()) error {
 		c.add(frames.PromptDequeued{PromptID: q.ID, Reason: "closed"})
 		a.handOver(c, q.ID)
 	}
-	a.endTasks(c, "cancelled")
+	a.endTasks(c, "cancelled", "")
 	c.add(frames.SessionClosed{})
 	c.next.Queue, c.next.Closed = nil, true
 	if err := a.commitAll(c); err != nil {

@@ -21,6 +21,7 @@ type entry struct {
 	children []*entry
 	counted  bool // in its tree, before it was in the directory
 
+	works   *works              // tasks since it woke; nil while cold
 	actor   *actor              // nil while cold
 	turn    *turn               // the running turn
 	kids    map[*child]struct{} // started here, and their end is not told

@@ -139,7 +139,7 @@ func (a *actor) stop() {
 		err := a.heal()
 		if err == nil && len(a.rec.Tasks) > 0 {
 			c := &commit{next: a.rec.clone()}
-			a.endTasks(c, "interrupted")
+			a.endTasks(c, "interrupted", "")
 			err = a.commitAll(c)
 		}
 		return err

@@ -20,6 +20,7 @@ type driver struct {
 	turns     map[string]turnFunc
 	steer     func(ctx context.Context, p agent.Prompt) error
 	configure func(ctx context.Context, options json.RawMessage) error
+	closing   func() // called by Close
 	openErr   error
 	opened    int
 	closed    int
@@ -95,8 +96,12 @@ func (s scripted) Configure(ctx context.Context, options json.RawMessage) error 
 
 func (s scripted) Close(context.Context) error {
 	s.d.mu.Lock()
-	defer s.d.mu.Unlock()
 	s.d.closed++
+	f := s.d.closing
+	s.d.mu.Unlock()
+	if f != nil {
+		f()
+	}
 	return nil
 }
 

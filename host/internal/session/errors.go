@@ -12,6 +12,8 @@ import (
 var (
 	// ErrNoSession means that there is no session with this id.
 	ErrNoSession = errors.New("session: there is no such session: list the sessions")
+	// ErrNoTask means that the session has no task with this id.
+	ErrNoTask = errors.New("session: it has no such task: list its tasks")
 	// ErrClosing means that the session is being closed or deleted.
 	ErrClosing = errors.New("session: it is being closed: try again when it is")
 	// ErrDraining means that the host is going down and takes no new work.

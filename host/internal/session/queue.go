@@ -90,7 +90,11 @@ func (a *actor) register(t *turn) {
 		return
 	}
 	t.link.turn = t
-	if d := t.link.parent.down; d != nil {
+	d := t.link.parent.down
+	if d == nil {
+		d = t.link.down
+	}
+	if d != nil {
 		t.mark, t.down, t.sealed = d, d.below(), true
 	}
 }

@@ -244,6 +244,9 @@ func (a *actor) endTurn(t *turn) error {
 		c.next.Tokens += max(u.InputTokens, 0) + max(u.OutputTokens, 0)
 		c.next.Cost = addCost(c.next.Cost, u.Cost)
 	}
+	if t.outcome.broken { // nobody works on them any more
+		a.endTasks(c, "failed", "the agent stopped working")
+	}
 	if mk := a.m.markOf(t); mk != nil {
 		c.by = mk.by
 	}

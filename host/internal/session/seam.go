@@ -166,6 +166,11 @@ type api interface {
 	// Pending returns what waits for a person in the tree of sid ("" is all),
 	// oldest first, as frames: *ApprovalRequested or *QuestionRequested.
 	Pending(sid frames.SessionID) []frames.Frame
+	// Tasks, Task, AwaitTask and CancelTask are about background work.
+	Tasks(ctx context.Context, f TaskFilter) ([]Task, error)
+	Task(ctx context.Context, sid frames.SessionID, id frames.TaskID) (Task, error)
+	AwaitTask(ctx context.Context, sid frames.SessionID, id frames.TaskID, wait time.Duration) (t Task, ended bool, err error)
+	CancelTask(ctx context.Context, by *frames.By, sid frames.SessionID, id frames.TaskID, placed func(cancelled bool)) error
 	Grants() []pending.Grant
 	RevokeGrant(ctx context.Context, id frames.GrantID) error
 

@@ -17,6 +17,7 @@ type child struct {
 	parent *turn
 	call   frames.CallID
 	turn   *turn // its first turn; guarded by the manager's mutex
+	down   *mark // the mark that turn begins with; guarded likewise
 
 	// done is closed when the parent's log tells how it ended.
 	done   chan struct{}

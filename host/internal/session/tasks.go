@@ -2,14 +2,16 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 )
 
-// maxTasks bounds the tasks of one session.
+// maxTasks bounds the tasks of one session that run at once.
 const maxTasks = 64
 
 // background is a task of an agent; to it, the [agent.Task].
@@ -19,6 +21,8 @@ type background struct {
 	id     frames.TaskID
 	ctx    context.Context //nolint:containedctx // the lifetime of the task
 	cancel context.CancelFunc
+	out    tail
+	by     atomic.Pointer[frames.By] // who cancelled it
 }
 
 // Task implements [agent.Turn].
@@ -63,8 +67,17 @@ func (a *actor) taskStarted(t *turn, b *background, kind, label string) error {
 // ID returns the task's id.
 func (b *background) ID() frames.TaskID { return b.id }
 
-// Context is cancelled when the task is done or the session closes.
+// Context implements [agent.Task].
 func (b *background) Context() context.Context { return b.ctx }
+
+// Output implements [agent.Task].
+func (b *background) Output(ctx context.Context, text string) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	b.out.add(text)
+	return nil
+}
 
 // Done implements [agent.Task].
 func (b *background) Done(ctx context.Context, status, detail string) error {
@@ -72,11 +85,23 @@ func (b *background) Done(ctx context.Context, status, detail string) error {
 		return fmt.Errorf("task %s: status is %q, want completed, failed or cancelled", b.id, status)
 	}
 	defer b.cancel()
-	return b.m.in(ctx, b.sid, func(a *actor) error { return a.taskDone(b, status, clip(detail)) })
+	detail = clip(detail)
+	err := b.m.in(ctx, b.sid, func(a *actor) error { return a.taskDone(b, status, detail) })
+	if _, ok := errors.AsType[*StorageError](err); ok {
+		return errors.Join(err, b.m.bare(b.sid, func(a *actor) error {
+			a.later = append(a.later, func() error { return a.taskDone(b, status, detail) })
+			a.retryLater()
+			return nil
+		}))
+	}
+	return err
 }
 
 func (a *actor) taskDone(b *background, status, detail string) error {
-	c := &commit{next: a.rec.clone()}
+	if status == "cancelled" && a.m.isStopping() {
+		status = "interrupted"
+	}
+	c := &commit{next: a.rec.clone(), by: b.by.Load()}
 	c.next.Tasks = slices.DeleteFunc(c.next.Tasks, func(t task) bool { return t.ID == b.id })
 	if len(c.next.Tasks) == len(a.rec.Tasks) {
 		return nil
@@ -86,12 +111,17 @@ func (a *actor) taskDone(b *background, status, detail string) error {
 	return a.commit(c)
 }
 
-// endTasks ends all tasks of a session that stops.
-func (a *actor) endTasks(c *commit, status string) {
+// endTasks ends all tasks of a session that stops, or whose agent is gone.
+func (a *actor) endTasks(c *commit, status, detail string) {
 	for _, t := range a.rec.Tasks {
-		c.add(frames.TaskCompleted{TaskID: t.ID, Status: status})
+		c.add(frames.TaskCompleted{TaskID: t.ID, Status: status, Detail: detail})
 	}
 	c.next.Tasks = nil
+	a.stopTasks()
+}
+
+// stopTasks tells whoever works on tasks to stop.
+func (a *actor) stopTasks() {
 	for _, b := range a.tasks {
 		b.cancel()
 	}
