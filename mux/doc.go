@@ -11,7 +11,8 @@
 // them; an event alone takes only its topic's. One goroutine writes each socket.
 //
 // A client that stops reading costs its control queue ([Config.QueueBytes] and
-// one message) and what is under way in one write. It delays nobody: live events
+// one message) and what is under way in one write. The base of a trimmed log is read
+// when it is sent and shared by all who send it at the time. It delays nobody: live events
 // it cannot take are dropped for it, durable ones wait in the log, and a control
 // queue that overflows ends the connection with 4008.
 //

@@ -43,6 +43,16 @@ func (e *CursorError) Error() string {
 		e.Kind, e.First, e.Head, e.Epoch)
 }
 
+// TrimmedError is what a [Log] answers when it no longer keeps what is asked for.
+type TrimmedError struct {
+	// First is the oldest seq kept.
+	First frames.Seq
+}
+
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("mux: these events are no longer kept; the oldest is %d", e.First)
+}
+
 // CloseError is the cause of a connection that ended with a close code.
 type CloseError struct {
 	Code   int

@@ -1,9 +1,24 @@
 package mux
 
+// message is one message of a control queue: bytes, or a baseline whose base is
+// read when it is its turn.
+type message struct {
+	b    []byte
+	base *baseline
+	call bool // part of a subscription call
+}
+
+func (m *message) cost() int {
+	if m.base != nil {
+		return baselineCost
+	}
+	return len(m.b)
+}
+
 // item is one place in a control queue: a message, or the place kept for
 // everything a subscription call sends at once.
 type item struct {
-	msg  []byte
+	message
 	call *call
 }
 
@@ -12,8 +27,7 @@ type item struct {
 // baselines precede every frame the call causes.
 type call struct {
 	filled bool
-	msgs   [][]byte
-	bytes  int
+	msgs   []message
 }
 
 // queue is what a connection has to send beside its cursors, in order. The
@@ -29,12 +43,15 @@ type queue struct {
 
 // take moves what may leave now to out, up to the first place not yet filled,
 // and reports whether one is in the way.
-func (q *queue) take(out []item) (_ []item, blocked bool) {
+func (q *queue) take(out []message) (_ []message, blocked bool) {
 	n := 0
-	for n < len(q.items) && (q.items[n].call == nil || q.items[n].call.filled) {
-		n++
+	for ; n < len(q.items) && (q.items[n].call == nil || q.items[n].call.filled); n++ {
+		if c := q.items[n].call; c != nil {
+			out = append(out, c.msgs...)
+		} else {
+			out = append(out, q.items[n].message)
+		}
 	}
-	out = append(out, q.items[:n]...)
 	rest := copy(q.items, q.items[n:])
 	clear(q.items[rest:])
 	q.items = q.items[:rest]
@@ -46,7 +63,10 @@ func (q *queue) take(out []item) (_ []item, blocked bool) {
 
 // enqueue places one frame in c's control queue without blocking; msg is kept
 // and shared. It reports whether c took it. Over the bound c ends with 4008.
-func (c *Conn) enqueue(msg []byte) error {
+func (c *Conn) enqueue(msg []byte) error { return c.place(message{b: msg}) }
+
+// place is enqueue for any message.
+func (c *Conn) place(m message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.end.Load(); e != nil {
@@ -56,8 +76,8 @@ func (c *Conn) enqueue(msg []byte) error {
 		c.failLocked(&ending{code: codeSlow, reason: "too slow; resume from your cursor", err: ErrSlow})
 		return ErrSlow
 	}
-	c.q.items = append(c.q.items, item{msg: msg})
-	c.q.bytes += len(msg)
+	c.q.items = append(c.q.items, item{message: m})
+	c.q.bytes += m.cost()
 	c.kick()
 	return nil
 }
@@ -75,14 +95,15 @@ func (c *Conn) keepPlace() (*call, error) {
 }
 
 // fill puts msgs in the kept place and lets the queue go on.
-func (c *Conn) fill(p *call, msgs [][]byte) {
+func (c *Conn) fill(p *call, msgs []message) {
 	n := 0
-	for _, m := range msgs {
-		n += len(m)
+	for i := range msgs {
+		msgs[i].call = true
+		n += msgs[i].cost()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.msgs, p.bytes, p.filled = msgs, n, true
+	p.msgs, p.filled = msgs, true
 	c.q.calls += n
 	c.kick()
 }

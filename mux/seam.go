@@ -12,9 +12,12 @@ import (
 // writers, and may block on the disk.
 type Log interface {
 	// Read returns durable events with Seq > after, ascending, without gaps,
-	// about maxBytes at most but at least one unless after is the head.
+	// about maxBytes at most but at least one unless after is the head. Where
+	// the next one is no longer kept the error wraps a [TrimmedError].
 	Read(ctx context.Context, sid frames.SessionID, after frames.Seq, maxBytes int) ([]frames.Encoded, error)
-	// Base returns the stored fold of what was trimmed, nil if nothing was.
+	// Base returns the stored fold of what was trimmed, nil if nothing was. It
+	// stands for all that [Hub.Trimmed] was told of before the call, or for more.
+	// The bytes may not change afterwards.
 	Base(ctx context.Context, sid frames.SessionID) (json.RawMessage, error)
 }
 

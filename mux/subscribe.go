@@ -2,7 +2,6 @@ package mux
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/muxhost/muxhost/frames"
 )
@@ -14,36 +13,19 @@ import (
 // respond is not called, nothing changes, and the first entry's error is
 // returned. A nil response sends none.
 //
-// Subscribe blocks until the control queue has room, and for reading the base of
-// a trimmed log. respond is called without any lock; the connection sends
-// nothing until it returns.
+// Subscribe blocks until the control queue has room. respond is called without any
+// lock; the connection sends nothing until it returns. The base of a trimmed log is
+// read when it is sent; where it cannot be read the subscription ends with
+// `session/unsubscribed` and reason "storage-failed".
 func (c *Conn) Subscribe(ctx context.Context, req SubscribeRequest, respond func([]SubscribeResult) []byte) error {
 	if err := c.Room(ctx); err != nil {
 		return err
 	}
-	bases := map[frames.SessionID]base{}
-	for {
-		s, err := c.hub.subscribe(c, req, bases)
-		if err != nil {
-			return err
-		}
-		if len(s.needs) == 0 {
-			return s.answer(respond)
-		}
-		for sid, first := range s.needs {
-			raw, err := c.hub.log.Base(ctx, sid)
-			if err != nil {
-				return err
-			}
-			bases[sid] = base{first: first, fold: raw}
-		}
+	s, err := c.hub.subscribe(c, req)
+	if err != nil {
+		return err
 	}
-}
-
-// base is the stored fold of what was trimmed before first.
-type base struct {
-	first frames.Seq
-	fold  json.RawMessage
+	return s.answer(respond)
 }
 
 // want is one session that a call subscribes.
@@ -58,6 +40,7 @@ type want struct {
 
 // started is one subscription that was made, for encoding after the locks.
 type started struct {
+	t       *topic
 	added   []byte // `host/session-added`, for descendants
 	frame   frames.SessionSubscribed
 	pending [][]byte
@@ -67,32 +50,24 @@ type started struct {
 type subscription struct {
 	c       *Conn
 	place   *call
-	needs   map[frames.SessionID]frames.Seq // bases to read first, by their First
 	results []SubscribeResult
 	host    [][]byte
 	started []started
 }
 
-// subscribe does the whole call under the hub's lock, so that it is one cut; or
-// says which bases it needs.
-func (h *Hub) subscribe(c *Conn, req SubscribeRequest, bases map[frames.SessionID]base) (*subscription, error) {
+// subscribe does the whole call under the hub's lock, so that it is one cut.
+func (h *Hub) subscribe(c *Conn, req SubscribeRequest) (*subscription, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &subscription{c: c, needs: map[frames.SessionID]frames.Seq{}}
+	s := &subscription{c: c}
 	wants := h.plan(c, req)
 	ok := req.Host
 	for _, w := range wants {
 		s.results = append(s.results, w.result)
 		ok = ok || w.result.Err == nil
-		if b, have := bases[w.result.SessionID]; w.needsBase() && (!have || b.first != w.t.first) {
-			s.needs[w.t.sid] = w.t.first
-		}
 	}
 	if !ok {
 		return nil, firstError(wants)
-	}
-	if len(s.needs) > 0 {
-		return s, nil
 	}
 	var err error
 	if s.place, err = c.keepPlace(); err != nil {
@@ -105,7 +80,7 @@ func (h *Hub) subscribe(c *Conn, req SubscribeRequest, bases map[frames.SessionI
 	}
 	for _, w := range wants {
 		if w.result.Err == nil {
-			s.started = append(s.started, h.start(c, w, bases[w.t.sid].fold))
+			s.started = append(s.started, h.start(c, w))
 		}
 	}
 	return s, nil
@@ -221,13 +196,8 @@ func (h *Hub) check(c *Conn, e SubscribeEntry, d *Delivery) want {
 	return w
 }
 
-// needsBase reports whether w starts before what the log still has.
-func (w *want) needsBase() bool {
-	return w.result.Err == nil && w.since != nil && *w.since == 0 && w.t.first > 1
-}
-
 // start makes one subscription under the hub's lock.
-func (h *Hub) start(c *Conn, w want, fold json.RawMessage) started {
+func (h *Hub) start(c *Conn, w want) started {
 	t := w.t
 	delivery := w.delivery
 	old := c.subs[t.sid]
@@ -245,8 +215,7 @@ func (h *Hub) start(c *Conn, w want, fold json.RawMessage) started {
 	delete(c.left, t.sid)
 	f, cur := h.attach(c, t, w.since, *delivery)
 	c.touch(cur) // the kept place holds it back
-	s := started{frame: f}
-	s.frame.Base = fold
+	s := started{t: t, frame: f}
 	if w.child {
 		s.added = h.addedFrame(t)
 	}
@@ -312,23 +281,39 @@ func (s *subscription) answer(respond func([]SubscribeResult) []byte) error {
 			s.c.Close(codeInternal, "the response could not be built")
 		}
 	}()
-	var msgs [][]byte
+	var msgs []message
 	if r := respond(s.results); r != nil {
-		msgs = append(msgs, r)
+		msgs = append(msgs, message{b: r})
 	}
-	msgs = append(msgs, s.host...)
+	msgs = appendMessages(msgs, s.host...)
 	for _, st := range s.started {
-		b, err := frames.EncodeFrame(st.frame)
+		m, err := subscribed(st.t, st.frame)
 		if err != nil {
 			return err
 		}
 		if st.added != nil {
-			msgs = append(msgs, st.added)
+			msgs = append(msgs, message{b: st.added})
 		}
-		msgs = append(msgs, b)
-		msgs = append(msgs, st.pending...)
+		msgs = appendMessages(append(msgs, m), st.pending...)
 	}
 	s.c.fill(s.place, msgs)
 	filled = true
 	return nil
+}
+
+// subscribed makes the message that opens a subscription; one from 0 of a trimmed
+// log brings the base.
+func subscribed(t *topic, f frames.SessionSubscribed) (message, error) {
+	if f.Since == 0 && f.First > 1 {
+		return message{base: &baseline{t, f}}, nil
+	}
+	b, err := frames.EncodeFrame(f)
+	return message{b: b}, err
+}
+
+func appendMessages(msgs []message, frames ...[]byte) []message {
+	for _, b := range frames {
+		msgs = append(msgs, message{b: b})
+	}
+	return msgs
 }

@@ -2,6 +2,7 @@ package mux
 
 import (
 	"sync"
+	"weak"
 
 	"github.com/muxhost/muxhost/frames"
 )
@@ -30,6 +31,11 @@ type topic struct {
 	ends  uint64 // number of the next ring entry, also while there is no ring
 	ring  *ring  // nil while nobody is subscribed
 	armed []*cursor
+	// base is what was read last of the fold of what is before baseFirst, while
+	// somebody sends it. reading is closed when it has been read; nil: nobody does.
+	base      weak.Pointer[frames.Base]
+	baseFirst frames.Seq
+	reading   chan struct{}
 }
 
 // notice is one open request of a topic.

@@ -44,9 +44,10 @@ func (h *Hub) follow(t *topic) {
 			if !c.host || !t.live {
 				_ = c.enqueue(added)
 			}
-			// A trimmed log comes only with a call: its base is read from disk.
-			f, cur := h.attach(c, t, new(t.first-1), c.trees[sid])
-			_ = c.enqueue(h.encode(f))
+			f, cur := h.attach(c, t, new(frames.Seq), c.trees[sid])
+			if m, err := subscribed(t, f); err == nil { // which fails for no frame of ours
+				_ = c.place(m)
+			}
 			for _, b := range t.repeat(c) {
 				_ = c.enqueue(b)
 			}
@@ -73,11 +74,11 @@ func (c *Conn) Unsubscribe(ctx context.Context, sessions []frames.SessionID, hos
 			c.Close(codeInternal, "the response could not be built")
 		}
 	}()
-	var msgs [][]byte
+	var msgs []message
 	if r := respond(); r != nil {
-		msgs = append(msgs, r)
+		msgs = append(msgs, message{b: r})
 	}
-	c.fill(s.place, append(msgs, s.host...))
+	c.fill(s.place, appendMessages(msgs, s.host...))
 	return nil
 }
 

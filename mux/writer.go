@@ -28,7 +28,8 @@ type writer struct {
 	out    outbox
 	active []*cursor // have something to send
 	spare  []*cursor
-	items  []item
+	todo   []message // taken from the control queue
+	base   *sending  // of todo[0], whose first frames have left; nil: none have
 	pieces []piece
 	paged  bool // one page of the log was written in this pass
 	wrote  time.Time
@@ -97,7 +98,7 @@ func (w *writer) pass() (more bool, err error) {
 		w.out.sent = 0
 		w.wrote = time.Now()
 	}
-	return len(w.active) > 0 && !blocked, err
+	return len(w.todo) > 0 || len(w.active) > 0 && !blocked, err
 }
 
 // collect takes in the cursors that publishes have woken and notes where every
@@ -113,12 +114,13 @@ func (w *writer) collect() {
 	}
 }
 
-// control writes the control queue. blocked means that a subscription call has
-// kept a place and not filled it yet: no event may leave before it.
+// control writes the control queue, of a base one part in a pass. blocked means
+// that no event may leave yet: a subscription call has kept a place and not filled
+// it, or parts of a base are left.
 func (w *writer) control() (blocked bool, err error) {
 	c := w.c
 	c.mu.Lock()
-	w.items, blocked = c.q.take(w.items[:0])
+	w.todo, blocked = c.q.take(w.todo)
 	pong, ping := c.q.pong, c.q.ping
 	c.q.pong, c.q.ping = nil, false
 	c.mu.Unlock()
@@ -127,38 +129,45 @@ func (w *writer) control() (blocked bool, err error) {
 			return blocked, err
 		}
 	}
-	if len(w.items) == 0 {
+	if len(w.todo) == 0 {
 		return blocked, nil
 	}
-	bytes, calls := 0, 0
-	for _, it := range w.items {
-		bytes += len(it.msg)
-		if it.call != nil {
-			calls += it.call.bytes
+	n, bytes, calls := 0, 0, 0
+	for ; n < len(w.todo); n++ {
+		m := &w.todo[n]
+		more := false
+		if m.base != nil {
+			more, err = w.baseline(m.base)
+		} else {
+			err = w.out.message(m.b)
 		}
-		if err := w.write(it); err != nil {
+		if err != nil {
 			return blocked, err
+		}
+		if more {
+			blocked = true
+			break
+		}
+		if m.call {
+			calls += m.cost()
+		} else {
+			bytes += m.cost()
 		}
 	}
 	err = w.out.flush()
 	c.written(bytes, calls)
-	clear(w.items)
-	if cap(w.items) > 64 {
-		w.items = nil
-	}
+	w.done(n)
 	return blocked, err
 }
 
-func (w *writer) write(it item) error {
-	if it.call == nil {
-		return w.out.message(it.msg)
+// done drops the first n messages of todo.
+func (w *writer) done(n int) {
+	rest := copy(w.todo, w.todo[n:])
+	clear(w.todo[rest:])
+	w.todo = w.todo[:rest]
+	if rest == 0 && cap(w.todo) > 64 {
+		w.todo = nil
 	}
-	for _, m := range it.call.msgs {
-		if err := w.out.message(m); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // events serves the active cursors in turn, about one write's worth in all.
@@ -307,6 +316,9 @@ func (w *writer) page(cur *cursor) (more bool, err error) {
 // trimmed, or cannot be read.
 func (w *writer) giveUp(cur *cursor, err error) {
 	f := frames.SessionUnsubscribed{SessionID: cur.t.sid, Reason: "storage-failed"}
+	if e, ok := errors.AsType[*TrimmedError](err); ok {
+		w.c.hub.Trimmed(cur.t.sid, e.First) // we may be the first to notice
+	}
 	if first, ok := cur.expired(); ok {
 		f.Reason, f.First = "cursor-expired", first
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/mux"
 )
 
 // Log is a [mux.Log] in memory. The zero value is empty and ready.
@@ -16,6 +17,8 @@ type Log struct {
 	fail  error
 	logs  map[frames.SessionID]*oneLog
 	reads int
+	bases int
+	slow  func() // called by Base without a lock
 }
 
 type oneLog struct {
@@ -55,7 +58,7 @@ func (l *Log) Trim(sid frames.SessionID, first frames.Seq, base json.RawMessage)
 	o.events, o.first, o.base = o.events[first-o.first:], first, base
 }
 
-// Fail makes Read return err from now on; nil makes it work again.
+// Fail makes Read and Base return err from now on; nil makes them work again.
 func (l *Log) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +82,7 @@ func (l *Log) Read(ctx context.Context, sid frames.SessionID, after frames.Seq, 
 	}
 	o := l.of(sid)
 	if after+1 < o.first {
-		return nil, fmt.Errorf("muxtest: events of %s before %d were trimmed", sid, o.first)
+		return nil, fmt.Errorf("muxtest: read %s after %d: %w", sid, after, &mux.TrimmedError{First: o.first})
 	}
 	var out []frames.Encoded
 	n := 0
@@ -93,8 +96,32 @@ func (l *Log) Read(ctx context.Context, sid frames.SessionID, after frames.Seq, 
 }
 
 // Base implements [mux.Log].
-func (l *Log) Base(_ context.Context, sid frames.SessionID) (json.RawMessage, error) {
+func (l *Log) Base(ctx context.Context, sid frames.SessionID) (json.RawMessage, error) {
+	l.mu.Lock()
+	slow := l.slow
+	l.mu.Unlock()
+	if slow != nil {
+		slow()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.bases++
+	if err := errors.Join(l.fail, ctx.Err()); err != nil {
+		return nil, err
+	}
 	return l.of(sid).base, nil
+}
+
+// Bases returns how often Base was called.
+func (l *Log) Bases() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bases
+}
+
+// Slow makes Base call f first; nil makes it fast again.
+func (l *Log) Slow(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow = f
 }
