@@ -28,6 +28,10 @@ type cursor struct {
 	// fresh is a subscription of the user's whose `session/subscribed` is due:
 	// it says where the cursor stands.
 	fresh bool
+	// parts of a base are to come, after which have is base. A connection that
+	// breaks before is resumed from 0, since nothing stands for what was trimmed.
+	parts int
+	base  frames.Seq
 }
 
 // book remembers the subscriptions. The reader moves the cursors.
@@ -71,6 +75,8 @@ func (b *book) take(f frames.Frame) (verdict, error) {
 		}
 	case *frames.SessionSubscribed:
 		return b.subscribed(f)
+	case *frames.SessionBase:
+		return b.part(f)
 	case *frames.SessionEvent:
 		return b.event(f)
 	case *frames.SessionLive:
@@ -106,7 +112,7 @@ func (b *book) subscribed(f *frames.SessionSubscribed) (verdict, error) {
 		cur.have = start
 	case cur.fresh:
 		cur.have = start
-	case f.Base != nil && cur.have > 0 && start != cur.have:
+	case (f.Base != nil || f.BaseParts > 0) && cur.have > 0 && start != cur.have:
 		v.reset = true // the base replaces what was folded
 		cur.have = start
 	case start > cur.have && f.Since == 0:
@@ -114,8 +120,26 @@ func (b *book) subscribed(f *frames.SessionSubscribed) (verdict, error) {
 	case start > cur.have:
 		return verdict{}, fmt.Errorf("%w: session %s resumed at %d, want %d", errGap, f.SessionID, start, cur.have)
 	}
-	cur.epoch, cur.fresh = f.Epoch, false
+	cur.epoch, cur.fresh, cur.parts = f.Epoch, false, f.BaseParts
+	if cur.parts > 0 {
+		cur.base, cur.have = cur.have, 0
+	}
 	return v, nil
+}
+
+// part takes one part of a base. The cursor stands behind it with the last.
+func (b *book) part(f *frames.SessionBase) (verdict, error) {
+	cur := b.cursors[f.SessionID]
+	if cur == nil {
+		return verdict{}, nil
+	}
+	if cur.parts == 0 || f.Part != f.Parts-cur.parts {
+		return verdict{}, fmt.Errorf("%w: session %s, part %d of %d of its base came with %d to come", errGap, f.SessionID, f.Part, f.Parts, cur.parts)
+	}
+	if cur.parts--; cur.parts == 0 {
+		cur.have = cur.base
+	}
+	return verdict{pass: true}, nil
 }
 
 // event passes each durable event once and in order.
@@ -247,7 +271,7 @@ func (b *book) restart(sid frames.SessionID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if cur := b.cursors[sid]; cur != nil {
-		cur.have, cur.epoch = 0, ""
+		cur.have, cur.epoch, cur.parts = 0, "", 0
 	}
 }
 
