@@ -21,6 +21,7 @@ type book struct {
 type part struct {
 	cursor  frames.Seq
 	epoch   frames.Epoch
+	base    int  // parts of the base that are to come
 	owed    int  // cards that the baseline still has to show
 	live    bool // live events may come
 	lagging bool
@@ -49,6 +50,8 @@ func (b *book) frame(f frames.Frame, e *frames.Event) {
 		b.added[f.SessionID] = true
 	case *frames.SessionSubscribed:
 		b.begin(f)
+	case *frames.SessionBase:
+		b.takeBase(f)
 	case *frames.SessionUnsubscribed:
 		delete(b.parts, f.SessionID)
 	case *frames.SessionLagging:
@@ -83,24 +86,44 @@ func (b *book) void(in func(frames.SessionID) bool) {
 	}
 }
 
+// startOf returns the seq that a subscription stands at when its baseline is
+// complete: the base stands for what was trimmed.
+func startOf(f *frames.SessionSubscribed) frames.Seq {
+	if f.Since == 0 && f.First > 1 {
+		return f.First - 1
+	}
+	return f.Since
+}
+
 // begin opens or replaces a subscription.
 func (b *book) begin(f *frames.SessionSubscribed) {
 	p := b.parts[f.SessionID]
 	if p == nil {
-		p = &part{view: frames.NewView(), cursor: f.Since}
+		p = &part{view: frames.NewView(), cursor: startOf(f)}
 		b.parts[f.SessionID] = p
 	}
 	if p.epoch != "" && p.epoch != f.Epoch {
 		b.fault("%s: epoch %s became %s", f.SessionID, p.epoch, f.Epoch)
 	}
-	if f.Since != p.cursor { // the client asked for another place
+	if startOf(f) != p.cursor { // the client asked for another place
 		p.view = frames.NewView()
 	}
 	if f.Head < f.Since {
 		b.fault("%s: head %d is below since %d", f.SessionID, f.Head, f.Since)
 	}
-	p.cursor, p.epoch, p.owed, p.live, p.lagging = f.Since, f.Epoch, f.Pending, false, false
+	p.cursor, p.epoch, p.owed, p.live, p.lagging = startOf(f), f.Epoch, f.Pending, false, false
+	p.base = f.BaseParts
 	b.void(func(sid frames.SessionID) bool { return sid == f.SessionID })
+}
+
+// takeBase checks that the parts of a base come at once and in order.
+func (b *book) takeBase(f *frames.SessionBase) {
+	p := b.parts[f.SessionID]
+	if p == nil || p.base == 0 || f.Part != f.Parts-p.base {
+		b.fault("%s: part %d of %d of a base out of order", f.SessionID, f.Part, f.Parts)
+		return
+	}
+	p.base--
 }
 
 func (b *book) lag(f *frames.SessionLagging) {
@@ -135,8 +158,8 @@ func (b *book) event(sid frames.SessionID, e *frames.Event) {
 	switch {
 	case p == nil:
 		b.fault("%s: %s before session/subscribed", sid, e.Type)
-	case p.owed > 0:
-		b.fault("%s: %s with %d cards owed", sid, e.Type, p.owed)
+	case p.owed > 0 || p.base > 0:
+		b.fault("%s: %s with %d cards and %d parts of the base owed", sid, e.Type, p.owed, p.base)
 	case e.Seq == 0 && !p.live:
 		b.fault("%s: %s before session/live (lagging: %v)", sid, e.Type, p.lagging)
 	case e.Seq == 0 && e.After != p.cursor:

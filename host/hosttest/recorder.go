@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,9 @@ type Recorder struct {
 	// Answer, when set, is told of each request once per baseline, and may
 	// answer by calling the connection's Call from a goroutine of its own.
 	Answer func(c *Conn, f frames.Frame)
+	// Trims says that logs are trimmed meanwhile: a cursor that expires is no
+	// fault, and its session starts over from its base.
+	Trims bool
 	// Seen, when set, is told of each frame after it was taken in. It must not
 	// block.
 	Seen func(f frames.Frame)
@@ -45,7 +49,9 @@ type Record struct {
 	Cursor frames.Seq // last durable event received
 	View   *frames.View
 	Events [][]byte // durable events as received, in order
+	Bases  int      // bases received whole
 
+	base       int  // parts of a base that are to come
 	subscribed bool // on the present connection
 	replaying  bool // `session/live` has not come yet
 }
@@ -219,6 +225,9 @@ func (r *Recorder) subscribe() []byte {
 	for _, sid := range slices.Sorted(maps.Keys(r.sessions)) {
 		s := r.sessions[sid]
 		s.subscribed, s.replaying = false, false
+		if s.base > 0 { // what was trimmed is missing
+			s.Cursor, s.base = 0, 0
+		}
 		entries = append(entries, entry{sid, s.Cursor, s.Epoch, slices.Contains(r.roots, sid)})
 	}
 	b, err := json.Marshal(map[string]any{
@@ -243,8 +252,7 @@ func (r *Recorder) message(c *Conn, msg []byte) error {
 		return fmt.Errorf("hosttest: no JSON: %w", err)
 	}
 	if env.Method == "" {
-		r.response(c, env.ID, reply{env.Result, env.Error})
-		return nil
+		return r.response(c, env.ID, reply{env.Result, env.Error})
 	}
 	f, err := frames.DecodeFrame(msg)
 	if err != nil {
@@ -252,7 +260,11 @@ func (r *Recorder) message(c *Conn, msg []byte) error {
 	}
 	r.mu.Lock()
 	ask := r.frame(f)
+	expired := r.expired(f)
 	r.mu.Unlock()
+	if expired {
+		return errExpired
+	}
 	if ask && r.Answer != nil {
 		r.Answer(c, f)
 	}
@@ -262,12 +274,34 @@ func (r *Recorder) message(c *Conn, msg []byte) error {
 	return nil
 }
 
-func (r *Recorder) response(c *Conn, id *int, rep reply) {
+// errExpired ends a connection on which a session has to start over.
+var errExpired = errors.New("hosttest: a cursor expired")
+
+// expired reports whether f says that a session has to start over, and sees to it.
+func (r *Recorder) expired(f frames.Frame) bool {
+	u, ok := f.(*frames.SessionUnsubscribed)
+	if !ok || u.Reason != "cursor-expired" {
+		return false
+	}
+	if !r.Trims {
+		r.fault("%s: the cursor expired", u.SessionID)
+	}
+	r.restart(u.SessionID)
+	return true
+}
+
+// restart forgets a session's record, so that it is received anew.
+func (r *Recorder) restart(sid frames.SessionID) {
+	if s := r.sessions[sid]; s != nil {
+		*s = Record{Epoch: s.Epoch, View: frames.NewView(), Bases: s.Bases}
+	}
+}
+
+func (r *Recorder) response(c *Conn, id *int, rep reply) error {
 	if id == nil || *id == 1 {
 		r.mu.Lock()
-		r.subscribed(rep)
-		r.mu.Unlock()
-		return
+		defer r.mu.Unlock()
+		return r.subscribed(rep)
 	}
 	c.mu.Lock()
 	ch := c.waits[*id]
@@ -276,10 +310,12 @@ func (r *Recorder) response(c *Conn, id *int, rep reply) {
 	if ch != nil {
 		ch <- rep
 	}
+	return nil
 }
 
-// subscribed checks that every entry of the subscription succeeded.
-func (r *Recorder) subscribed(rep reply) {
+// subscribed checks that every entry of the subscription succeeded, but for those
+// whose cursor may have expired.
+func (r *Recorder) subscribed(rep reply) (err error) {
 	var entries []struct {
 		SessionID frames.SessionID `json:"sessionId"`
 		Error     json.RawMessage  `json:"error"`
@@ -290,10 +326,16 @@ func (r *Recorder) subscribed(rep reply) {
 		r.fault("the subscription's result: %v", err)
 	}
 	for _, e := range entries {
-		if e.Error != nil {
+		switch {
+		case e.Error == nil:
+		case r.Trims && bytes.Contains(e.Error, []byte(`"cursor-expired"`)):
+			r.restart(e.SessionID)
+			err = errExpired
+		default:
 			r.fault("%s: the subscription was refused: %s", e.SessionID, e.Error)
 		}
 	}
+	return err
 }
 
 // frame takes in one frame; ask says that it is a request to answer.
@@ -301,6 +343,8 @@ func (r *Recorder) frame(f frames.Frame) (ask bool) {
 	switch f := f.(type) {
 	case *frames.SessionSubscribed:
 		r.begin(f)
+	case *frames.SessionBase:
+		r.takeBase(f)
 	case *frames.SessionEvent:
 		r.event(f)
 	case *frames.SessionLive:
@@ -352,10 +396,26 @@ func (r *Recorder) begin(f *frames.SessionSubscribed) {
 		r.fault("%s: subscribed since %d, cursor %d", f.SessionID, f.Since, s.Cursor)
 	}
 	s.Epoch, s.subscribed, s.replaying = f.Epoch, true, true
+	s.Cursor, s.base = startOf(f), f.BaseParts
+	if f.Base != nil {
+		s.Bases++
+	}
 	for id, card := range r.open {
 		if sessionOf(card) == f.SessionID {
 			delete(r.open, id)
 		}
+	}
+}
+
+// takeBase counts the parts of a base, which come at once and in order.
+func (r *Recorder) takeBase(f *frames.SessionBase) {
+	s := r.sessions[f.SessionID]
+	if s == nil || s.base == 0 || f.Part != f.Parts-s.base {
+		r.fault("%s: part %d of %d of a base out of order", f.SessionID, f.Part, f.Parts)
+		return
+	}
+	if s.base--; s.base == 0 {
+		s.Bases++
 	}
 }
 
@@ -369,7 +429,7 @@ func (r *Recorder) event(f *frames.SessionEvent) {
 	}
 	s := r.sessions[f.SessionID]
 	switch {
-	case s == nil || !s.subscribed:
+	case s == nil || !s.subscribed || s.base > 0:
 		r.fault("%s: an event before session/subscribed", f.SessionID)
 	case e.Seq == 0 && s.replaying:
 		r.fault("%s: %s before session/live", f.SessionID, e.Type)
@@ -389,6 +449,8 @@ func sessionOf(f frames.Frame) frames.SessionID {
 	case *frames.SessionEvent:
 		return f.SessionID
 	case *frames.SessionSubscribed:
+		return f.SessionID
+	case *frames.SessionBase:
 		return f.SessionID
 	case *frames.SessionLive:
 		return f.SessionID
