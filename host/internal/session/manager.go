@@ -65,6 +65,9 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := m.table.Grants().Load(ctx); err != nil {
 		return nil, err
 	}
+	if err := m.dropHalves(ctx); err != nil {
+		return nil, err
+	}
 	if err := m.loadAll(ctx); err != nil {
 		return nil, err
 	}
