@@ -1,132 +1,149 @@
 package bolt
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/store"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
 
+// Finding is one thing that is wrong with a database.
+type Finding struct {
+	Session frames.SessionID // whose log or row it is about, "" if none's
+	What    string
+}
+
+// Visit is what [Examine] calls as it goes; nil functions are left out. What they
+// are given is theirs only during the call.
+type Visit struct {
+	// Finding gets what is wrong, at most 1000 of it.
+	Finding func(Finding)
+	// Log gets each log that is not deleted, after its events.
+	Log func(frames.SessionID, store.Head)
+	// Event gets each kept event of a log that is whole, in the order of that log:
+	// of all logs what is in chunks, then of all what is not.
+	Event func(frames.SessionID, store.Event)
+	Row   func(store.Row)
+}
+
+// maxFindings bounds what is told of one database.
+const maxFindings = 1000
+
+// errEnough ends an examination that has found enough.
+var errEnough = errors.New("bolt: too many findings")
+
 // Check opens the database at path read-only, while no process has it open, and
-// verifies all of it: bbolt's pages, every checksum, that each log has its
-// events without a gap, and that nothing lies around that no head knows of. What
-// is wrong is a [*DamagedError] that names the first thing found; a file that
-// cannot be opened, or is in use, is another error.
+// verifies all of it: its pages, every checksum, that each log has its events
+// without a gap, and that nothing lies around that no head knows of. What is wrong
+// is a [*DamagedError] that names the first thing found; a file that cannot be
+// opened, or is in use, is another error.
 func Check(path string) error {
-	return guard(path, func() error {
-		db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-			ReadOnly: true, Timeout: lockTimeout, PreLoadFreelist: true,
-			OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
-				return openPrivate(nil, name, flag, perm)
-			},
-		})
-		if errors.Is(err, berrors.ErrTimeout) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errPrivate) {
-			return fmt.Errorf("bolt: check %s: %w", path, err)
+	var bad *DamagedError
+	err := Examine(context.Background(), path, Visit{Finding: func(f Finding) {
+		if bad == nil {
+			bad = &DamagedError{path, f.String(), adviceRestore}
 		}
+	}})
+	if bad != nil {
+		return bad
+	}
+	return err
+}
+
+func (f Finding) String() string {
+	if f.Session == "" {
+		return f.What
+	}
+	return fmt.Sprintf("session %q: %s", f.Session, f.What)
+}
+
+// Examine is [Check] that goes on after a finding as far as it can, and shows what
+// it sees. It takes one pass over the file and keeps a bit per page and a few words
+// per log in memory, however damaged the file is. Where the pages are no tree it
+// tells only that. The error says that the database could not be examined: it is
+// in use, is not there, is open to others, or ctx ended; damage is no error.
+func Examine(ctx context.Context, path string, v Visit) error {
+	x := &examiner{ctx: ctx, visit: v, logs: map[frames.SessionID]*examined{}}
+	err := guard(path, func() error { return x.run(path) })
+	if e, ok := errors.AsType[*DamagedError](err); ok {
+		x.found("", "%s", e.Reason)
+		return nil
+	}
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// run opens the database read-only and examines it.
+func (x *examiner) run(path string) (err error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		ReadOnly: true, Timeout: lockTimeout,
+		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+			return openPrivate(nil, name, flag, perm)
+		},
+	})
+	if errors.Is(err, berrors.ErrTimeout) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errPrivate) {
+		return fmt.Errorf("bolt: check %s: %w", path, err)
+	}
+	if err != nil {
+		return &DamagedError{path, err.Error(), adviceRestore}
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if whole, err := x.pages(path); err != nil || !whole {
+		return err
+	}
+	return db.View(func(tx *bbolt.Tx) error {
+		m, err := checkMeta(path, tx, meta{})
 		if err != nil {
-			return &DamagedError{path, err.Error(), adviceRestore}
+			return asDamaged(path, err)
 		}
-		err = db.View(func(tx *bbolt.Tx) error { return checkTx(path, tx) })
-		return errors.Join(asDamaged(path, err), db.Close())
+		x.compareMark(path, m, uint64(tx.ID()))
+		for _, step := range []func(*bbolt.Tx) error{x.heads, x.chunks, x.commits, x.ends, x.rows} {
+			if err := step(tx); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
-func checkTx(path string, tx *bbolt.Tx) error {
-	var pages []error
-	for err := range tx.Check() {
-		pages = append(pages, err)
+// pages checks the graph of pages; whole says whether it can be walked.
+func (x *examiner) pages(path string) (whole bool, err error) {
+	f, err := openPrivate(nil, path, os.O_RDONLY, 0)
+	if err != nil {
+		return false, fmt.Errorf("bolt: check %s: %w", path, err)
 	}
-	if err := errors.Join(pages...); err != nil {
-		return corrupt("its pages: %v", err)
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("bolt: check %s: %w", path, err)
 	}
-	if _, err := checkMeta(path, tx, meta{}); err != nil {
-		return err
+	whole = true
+	if why := behind(readMetas(f)); why != "" {
+		x.found("", "%s", why)
 	}
-	st := newState()
-	if err := st.load(tx); err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(st.commits, func(c commit) bool { return c.live == 0 }); i >= 0 {
-		return corrupt("commit %d has no live record, but was kept", st.commits[i].no)
-	}
-	if err := checkChunks(tx, st); err != nil {
-		return err
-	}
-	return checkRows(tx)
-}
-
-// checkChunks walks all chunks and compares them with the heads.
-func checkChunks(tx *bbolt.Tx, st *state) error {
-	next := map[frames.SessionID]frames.Seq{} // what should follow
-	c := tx.Bucket(bucketChunks).Cursor()
-	for k, v := c.First(); k != nil; k, v = c.Next() {
-		if len(k) < 10 || k[len(k)-9] != 0 {
-			return corrupt("the chunk key %q does not parse", k)
-		}
-		sid := frames.SessionID(k[:len(k)-9])
-		first := frames.Seq(binary.BigEndian.Uint64(k[len(k)-8:]))
-		l, known := st.logs[sid]
-		if want, begun := next[sid]; !known || begun && first != want || !begun && first > l.head.First {
-			return corrupt("session %q: a chunk begins at %d; first is %d, after the chunk before is %d", sid, first, l.head.First, want)
-		}
-		last, err := checkChunk(sid, first, v)
-		if err != nil {
-			return err
-		}
-		if last > l.folded || last < l.head.First {
-			return corrupt("session %q: a chunk holds %d … %d; first is %d, folded is %d", sid, first, last, l.head.First, l.folded)
-		}
-		next[sid] = last + 1
-	}
-	return checkReach(st, next)
-}
-
-// checkReach checks that chunks and tail of each log meet.
-func checkReach(st *state, next map[frames.SessionID]frames.Seq) error {
-	for sid, l := range st.logs {
-		reach := max(next[sid], l.head.First) // the first seq that chunks lack
-		if !l.head.Deleted && l.head.Seq > 0 && reach != l.tailFirst() {
-			return corrupt("session %q: chunks end before %d, the tail begins at %d", sid, reach, l.tailFirst())
-		}
-	}
-	return nil
-}
-
-// checkChunk verifies the records of one chunk and returns the last seq.
-func checkChunk(sid frames.SessionID, first frames.Seq, recs []byte) (frames.Seq, error) {
-	sum, want := sidSum(sid), first
-	for len(recs) > 0 {
-		n := recordLen(recs)
-		e, err := decodeRecord(recs[:max(n, 0)], sum)
-		if err != nil {
-			return 0, fmt.Errorf("session %q seq %d: %w", sid, want, err)
-		}
-		if e.Seq != want {
-			return 0, corrupt("session %q: found seq %d where %d belongs", sid, e.Seq, want)
-		}
-		want++
-		recs = recs[n:]
-	}
-	return want - 1, nil
-}
-
-// checkRows verifies every row of every table.
-func checkRows(tx *bbolt.Tx) error {
-	return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-		table, ok := strings.CutPrefix(string(name), rowPrefix)
-		if !ok {
-			return nil
-		}
-		return b.ForEach(func(k, v []byte) error {
-			_, err := unseal(rowName(table, string(k)), v)
-			return err
-		})
+	checkPages(f, info.Size(), func(what string) {
+		whole = false
+		x.found("", "its pages: %s", what)
 	})
+	return whole, nil
+}
+
+// compareMark compares the database with the mark of its last commit, if there is
+// one.
+func (x *examiner) compareMark(path string, m meta, txid uint64) {
+	b, err := os.ReadFile(path + ".last")
+	if err != nil {
+		return // a copy has none
+	}
+	if last := parseLast(string(b), m.id); last > txid {
+		x.found("", "its last commit is %d, though %d was acknowledged: the last commits are lost", txid, last)
+	}
 }
