@@ -1,0 +1,4 @@
+package session
+
+// Fence is for tests.
+var Fence = fence
