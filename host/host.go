@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,18 +32,19 @@ type Host struct {
 	blobs     blobs
 	handler   http.Handler
 
-	ctx    context.Context //nolint:containedctx // the lifetime of the goroutines below
-	cancel context.CancelFunc
-	seats  seats
-	local  local
-	once   sync.Once // of Shutdown
-	down   error     // what it returned; guarded by once
+	ctx       context.Context //nolint:containedctx // the lifetime of the goroutines below
+	cancel    context.CancelFunc
+	seats     seats
+	local     local
+	backingUp atomic.Bool // a backup is being made
+	once      sync.Once   // of Shutdown
+	down      error       // what it returned; guarded by once
 }
 
 // blobs is what keeps blobs: blob.Dir or blob.Memory.
 type blobs interface {
 	Put(ctx context.Context, r io.Reader) (frames.BlobID, int64, error)
-	Read(ctx context.Context, id frames.BlobID, offset int64, limit int) (blob.Page, error)
+	keeper
 	Close() error
 }
 

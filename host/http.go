@@ -17,6 +17,7 @@ func (h *Host) Handler() http.Handler { return h.handler }
 func (h *Host) routes() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/ws", h.serveSocket)
+	m.HandleFunc("GET /v1/backup", h.serveBackup)
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
@@ -24,7 +25,7 @@ func (h *Host) routes() http.Handler {
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		auth.Refuse(w, &auth.Refusal{Status: http.StatusNotFound, Kind: "not-found", Message: "there is nothing here; clients connect to /v1/ws"})
 	})
-	for path, allow := range map[string]string{"/v1/ws": "GET", "/v1/login": "POST", "/healthz": "GET"} {
+	for path, allow := range map[string]string{"/v1/ws": "GET", "/v1/backup": "GET", "HEAD /v1/backup": "GET", "/v1/login": "POST", "/healthz": "GET"} {
 		m.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", allow)
 			auth.Refuse(w, &auth.Refusal{Status: http.StatusMethodNotAllowed, Kind: "bad-request", Message: "this path wants " + allow})
