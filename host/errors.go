@@ -40,6 +40,9 @@ func translate(err error) (out error, secret bool) {
 	if e, ok := errors.AsType[*mux.CursorError](err); ok {
 		return cursorError(e), false
 	}
+	if e, ok := errors.AsType[*session.ExpiredError](err); ok {
+		return expired(e), false
+	}
 	if errors.Is(err, blob.ErrNotFound) {
 		return rpc.Errorf(rpc.KindBlobNotFound, "there is no such blob; its id stands in the event that names it"), false
 	}
@@ -54,6 +57,13 @@ func cursorError(e *mux.CursorError) *rpc.Error {
 			Head  frames.Seq   `json:"head"`
 			Epoch frames.Epoch `json:"epoch"`
 		}{e.First, e.Head, e.Epoch})
+}
+
+// expired tells what is kept of a log instead of what was asked for.
+func expired(e *session.ExpiredError) *rpc.Error {
+	out := cursorError(&mux.CursorError{Kind: mux.CursorExpired, First: e.First, Head: e.Head, Epoch: e.Epoch})
+	out.Message = e.Error()
+	return out
 }
 
 func translateSession(err error) error {

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -66,6 +67,9 @@ func (p *publisher) await(ctx context.Context, sid frames.SessionID, exists func
 // SetLive tells the hub that a session woke or went cold.
 func (p *publisher) SetLive(sid frames.SessionID, live bool) { p.hub.SetLive(sid, live) }
 
+// Trimmed tells the hub that a log begins at first.
+func (p *publisher) Trimmed(sid frames.SessionID, first frames.Seq) { p.hub.Trimmed(sid, first) }
+
 // Remove tells the hub that a session is gone.
 func (p *publisher) Remove(sid frames.SessionID, reason string) { p.hub.Remove(sid, reason) }
 
@@ -101,6 +105,9 @@ var _ mux.Log = hubLog{}
 // Read returns events after after, as they were encoded.
 func (l hubLog) Read(ctx context.Context, sid frames.SessionID, after frames.Seq, maxBytes int) ([]frames.Encoded, error) {
 	evs, err := l.store.Read(ctx, sid, after, 0, maxBytes)
+	if e, ok := errors.AsType[*store.TrimmedError](err); ok {
+		err = &mux.TrimmedError{First: e.First}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("host: read the log of %s: %w", sid, err)
 	}

@@ -228,10 +228,15 @@ func (a *actor) land(t *attempt, head store.Head) {
 			a.turn.applied(e)
 		}
 	}
+	size := int64(0)
+	for _, e := range t.enc {
+		size += int64(len(e.Data))
+	}
 	a.m.mu.Lock()
+	a.e.grown += size
 	a.e.sum = a.rec.summary(a.id, head)
 	a.e.sum.UpdatedAt = t.events[len(t.events)-1].Time
-	a.e.first, a.e.policy = head.First, a.rec.Policy
+	a.e.first, a.e.policy = max(a.e.first, head.First), a.rec.Policy // trims come in between
 	a.work(t.events)
 	a.m.mu.Unlock()
 	if c.placed != nil {

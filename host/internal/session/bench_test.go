@@ -23,6 +23,7 @@ type void struct{}
 func (void) Add(frames.Session, frames.Seq, bool)           {}
 func (void) SetLive(frames.SessionID, bool)                 {}
 func (void) Remove(frames.SessionID, string)                {}
+func (void) Trimmed(frames.SessionID, frames.Seq)           {}
 func (void) Publish(sid frames.SessionID, u session.Update) {}
 
 // BenchmarkEmit is the cost of one event from the agent to the publisher, but

@@ -16,6 +16,7 @@ type entry struct {
 	id       frames.SessionID
 	sum      frames.Session // State, Pending and PendingBelow are not kept here
 	first    frames.Seq
+	grown    int64 // bytes of the events appended since the host started
 	policy   *frames.Policy
 	parent   *entry // nil for a root, and where the parent was deleted
 	children []*entry

@@ -26,6 +26,7 @@ func (m *Manager) Drain() {
 // [agent.CloseTimeout] more; an agent that does not stop even then is an error.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.Drain()
+	m.keeper.end()
 	m.births.Wait()
 	m.awaitQuiet(ctx)
 	m.interrupt()

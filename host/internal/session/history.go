@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -19,8 +18,24 @@ const (
 	pageBytes    = 256 << 10
 )
 
+// ExpiredError reports events that are no longer kept, and what is. It is
+// [store.ErrTrimmed].
+type ExpiredError struct {
+	First, Head frames.Seq
+	Epoch       frames.Epoch
+}
+
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("the events before %d are no longer kept: read on after %d, or take the view for what they add up to", e.First, e.First-1)
+}
+
+// Unwrap returns [store.ErrTrimmed].
+func (e *ExpiredError) Unwrap() error { return store.ErrTrimmed }
+
 // History returns a page of events: those after a seq, oldest first from there,
-// or the last ones before a seq. It reads about as much as it returns.
+// or the last ones before a seq. It reads about as much as it returns. Events after
+// a seq of which the next is no longer kept are an [ExpiredError]; those before one
+// begin with the oldest that is.
 func (m *Manager) History(ctx context.Context, sid frames.SessionID, after, before *frames.Seq, limit, maxBytes int) (Page, error) {
 	if after != nil && before != nil {
 		return Page{}, &ParamError{"after", "give either after or before"}
@@ -40,10 +55,24 @@ func (m *Manager) History(ctx context.Context, sid frames.SessionID, after, befo
 		return m.pageBefore(ctx, sid, p, end, limit, maxBytes)
 	}
 	p.Events, err = m.page(ctx, sid, *after, limit, maxBytes)
+	if first, ok := m.noticed(sid, err); ok {
+		return Page{}, &ExpiredError{first, s.Head, s.Epoch}
+	}
 	if n := len(p.Events); n > 0 {
 		p.More = p.Events[n-1].Seq < p.Head
 	}
 	return p, err
+}
+
+// noticed reports whether err says that a log was trimmed, and where it begins; the
+// reader may be the first to know.
+func (m *Manager) noticed(sid frames.SessionID, err error) (frames.Seq, bool) {
+	e, ok := errors.AsType[*store.TrimmedError](err)
+	if !ok {
+		return 0, false
+	}
+	m.trimmed(sid, e.First)
+	return e.First, true
 }
 
 // span returns the summary of a session and the oldest seq that is kept.
@@ -76,7 +105,7 @@ func readError(err error) error {
 	case errors.Is(err, store.ErrDeleted):
 		return ErrNoSession
 	case errors.Is(err, store.ErrTrimmed):
-		return fmt.Errorf("session: history: %w", err)
+		return fmt.Errorf("session: read the log: %w", err)
 	}
 	return &StorageError{err}
 }
@@ -88,6 +117,10 @@ func (m *Manager) pageBefore(ctx context.Context, sid frames.SessionID, p Page, 
 	for end > p.First && len(p.Events) < limit && size < maxBytes {
 		step = min(step, limit-len(p.Events), int(end-p.First))
 		evs, n, err := m.stretch(ctx, sid, end-frames.Seq(step), end)
+		if first, ok := m.noticed(sid, err); ok {
+			p.First = first // and step is smaller in the next round
+			continue
+		}
 		if err != nil {
 			return p, err
 		}
@@ -147,9 +180,13 @@ func (m *Manager) events(ctx context.Context, sid frames.SessionID, after frames
 	}
 }
 
-// past is what an agent reads of its session.
+// past is what an agent reads of its session, from the oldest event that is kept.
 func (m *Manager) past(ctx context.Context, sid frames.SessionID, after frames.Seq, limit int) ([]frames.Event, error) {
-	evs, err := m.cfg.Store.Read(ctx, sid, after, min(max(limit, 0), maxPage), maxPageBytes)
+	limit = min(max(limit, 0), maxPage)
+	evs, err := m.cfg.Store.Read(ctx, sid, after, limit, maxPageBytes)
+	if first, ok := m.noticed(sid, err); ok {
+		evs, err = m.cfg.Store.Read(ctx, sid, first-1, limit, maxPageBytes)
+	}
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -162,38 +199,4 @@ func (m *Manager) past(ctx context.Context, sid frames.SessionID, after frames.S
 		out = append(out, e)
 	}
 	return out, nil
-}
-
-// View returns the fold of the session's durable events as JSON, and the seq up
-// to which it goes. It reads the log.
-func (m *Manager) View(ctx context.Context, sid frames.SessionID) (json.RawMessage, frames.Seq, error) {
-	_, first, err := m.span(sid)
-	if err != nil {
-		return nil, 0, err
-	}
-	v, after := frames.NewView(), frames.Seq(0)
-	if first > 1 {
-		base, err := m.cfg.Store.Get(ctx, store.TableBase, string(sid))
-		if err == nil && base != nil {
-			err = json.Unmarshal(base, v)
-		}
-		if err != nil {
-			return nil, 0, &StorageError{err}
-		}
-		after = first - 1
-	}
-	for e, err := range m.events(ctx, sid, after) {
-		if err != nil {
-			return nil, 0, readError(err)
-		}
-		if err := v.ApplyEvent(e); err != nil {
-			m.log.Debug("an event does not fold", "session", string(sid), "seq", uint64(e.Seq), "error", err)
-		}
-		after = e.Seq
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, 0, fmt.Errorf("session %s: its view: %w", sid, err)
-	}
-	return b, after, nil
 }

@@ -38,6 +38,8 @@ type Manager struct {
 	stopped  bool                     // no actor starts any more
 	creating map[string]chan struct{} // request ids on their way
 	cards    map[frames.RequestID]frames.Frame
+	keeper   *keeper       // nil: everything is kept; set once, by New
+	views    views         // has its own mutex
 	running  int           // turns
 	quiet    chan struct{} // closed when running falls to 0 while draining
 }
@@ -77,6 +79,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	for _, e := range m.dir.order {
 		cfg.Publisher.Add(m.summary(e), e.first, false)
 	}
+	m.startKeeper()
 	return m, nil
 }
 

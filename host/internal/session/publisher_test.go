@@ -40,6 +40,7 @@ type shown struct {
 	frames  []frames.Frame
 	status  []frames.SessionStatus
 	head    frames.Seq
+	first   frames.Seq // as was said last
 	turn    *frames.TurnSnapshot
 	open    map[string]bool
 	marks   []int // len(events) at each placed
@@ -78,13 +79,13 @@ func (p *publisher) of(sid frames.SessionID) *shown {
 	return s
 }
 
-func (p *publisher) Add(s frames.Session, _ frames.Seq, live bool) {
+func (p *publisher) Add(s frames.Session, first frames.Seq, live bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known[s.SessionID] != nil {
 		p.flaw("%s was added twice", s.SessionID)
 	}
-	p.known[s.SessionID] = &shown{summary: s, live: live, head: s.Head, open: map[string]bool{}}
+	p.known[s.SessionID] = &shown{summary: s, live: live, head: s.Head, first: first, open: map[string]bool{}}
 	p.order = append(p.order, "add "+string(s.SessionID))
 }
 
@@ -97,6 +98,13 @@ func (p *publisher) SetLive(sid frames.SessionID, live bool) {
 	}
 	s.live = live
 	p.order = append(p.order, fmt.Sprintf("live %s %v", sid, live))
+}
+
+func (p *publisher) Trimmed(sid frames.SessionID, first frames.Seq) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.of(sid).first = first
+	p.order = append(p.order, fmt.Sprintf("trimmed %s %d", sid, first))
 }
 
 func (p *publisher) Remove(sid frames.SessionID, reason string) {

@@ -254,7 +254,11 @@ func (a *actor) endTurn(t *turn) error {
 	t.reason, t.message = end.Reason, end.Message
 	c.next.Turn = nil
 	c.then = func() { a.dropTurn(t) }
-	return a.commitAll(c)
+	err := a.commitAll(c)
+	if err == nil {
+		a.m.keeper.turnEnded(a.id)
+	}
+	return err
 }
 
 // dropTurn forgets the turn, once; what waits for its end goes on.

@@ -22,6 +22,9 @@ type Publisher interface {
 	SetLive(sid frames.SessionID, live bool)
 	// Remove tells that a session was deleted.
 	Remove(sid frames.SessionID, reason string)
+	// Trimmed tells that a log now begins at first. It may come beside the
+	// other calls for the session.
+	Trimmed(sid frames.SessionID, first frames.Seq)
 	// Publish makes an update visible at one cut.
 	Publish(sid frames.SessionID, u Update)
 }
@@ -68,6 +71,7 @@ type Config struct {
 	MaxQueue   int           // 64 queued prompts per session
 	MaxDepth   int           // 16 levels of subagents
 	MaxTree    int           // 1000 sessions in one tree
+	Retention  Retention     // keep everything
 	SpawnRate  int           // 60 children a minute in one tree
 }
 
