@@ -81,7 +81,12 @@ func (p *ListParams) check() error {
 
 func (p *CreateParams) check() error { return first(checkPolicy(p.Policy), checkBudget(p.Budget)) }
 
-func (p *ConfigureParams) check() error { return first(checkPolicy(p.Policy), checkBudget(p.Budget)) }
+func (p *ConfigureParams) check() error {
+	if len(p.Options) > 0 && p.Options[0] != '{' {
+		return Paramsf("params.options: expected an object, got %s", kindOf(p.Options))
+	}
+	return first(checkPolicy(p.Policy), checkBudget(p.Budget))
+}
 
 func checkPolicy(p *frames.Policy) error {
 	if p == nil {

@@ -35,6 +35,7 @@ func TestBadParamsSayWhereAndWhat(t *testing.T) {
 		{"session.create", `{"cwd":"/","policy":"deny"}`, `params.policy: expected an object, got a string`},
 		{"session.create", `{"cwd":"/","policy":{"rules":null}}`, `params.policy.rules: expected an array, got null`},
 		{"session.prompt", `{"sessionId":"s","content":"hi"}`, `params.content: expected an array, got a string`},
+		{"session.configure", `{"sessionId":"s","options":"fast"}`, `params.options: expected an object, got a string`},
 		{"mux.subscribe", `{"sessions":[{"sessionId":"s"},{"sessionId":"t","since":"1"}]}`, `params.sessions[1].since: expected an integer, got a string`},
 		{"session.get", `{"sessionId":"\ud800"}`, `params.sessionId: the string holds half a surrogate pair`},
 		// Integers.
@@ -112,7 +113,7 @@ func TestParamsArriveAsSent(t *testing.T) {
 		{"session.cancel", `{"sessionId":"s","tree":false}`, `{"sessionId":"s","tree":false}`},
 		{"session.cancel", `{"sessionId":"s","tree":null}`, `{"sessionId":"s"}`},
 		{"session.history", `{"sessionId":"s","after":0}`, `{"sessionId":"s","after":0}`},
-		{"session.configure", `{"sessionId":"s","labels":{"k":"v"},"options":[1]}`, `{"sessionId":"s","labels":{"k":"v"},"options":[1]}`},
+		{"session.configure", `{"sessionId":"s","labels":{"k":"v"},"options":{"a":[1]}}`, `{"sessionId":"s","labels":{"k":"v"},"options":{"a":[1]}}`},
 		{
 			"session.create", `{"cwd":"/","policy":{"mode":"deny","rules":[{"tool":"t","input":null,"decision":"deny"}]}}`,
 			`{"cwd":"/","policy":{"mode":"deny","rules":[{"tool":"t","input":null,"decision":"deny"}]}}`,
