@@ -1,0 +1,134 @@
+package conform
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+func taskChecks() []Check {
+	return []Check{
+		{ID: "list", Section: "5", Says: "tasks.list tells the background work of a session: kind, status, startedAt, finishedAt.", run: taskList},
+		{ID: "running", Section: "5", Says: "A task that runs is listed as running.", run: taskRunning},
+		{ID: "get", Section: "5", Says: "tasks.get tells one task.", run: taskGet},
+		{ID: "get-unknown", Section: "7", Says: "A task that does not exist is task-not-found.", run: taskUnknown("tasks.get")},
+		{ID: "wait-unknown", Section: "7", Says: "A task that does not exist is task-not-found.", run: taskUnknown("tasks.wait")},
+		{ID: "cancel-unknown", Section: "7", Says: "A task that does not exist is task-not-found.", run: taskUnknown("tasks.cancel")},
+		{ID: "session-unknown", Section: "7", Says: "A session that does not exist is session-not-found.", run: func(t *T) { t.dial().refused("tasks.list", obj{"sessionId": nobodyID}, "session-not-found") }},
+		{ID: "wait-done", Section: "5", Says: "tasks.wait of a task that has ended returns at once.", run: taskWaitDone},
+		{ID: "wait-time", Section: "5", Says: "tasks.wait returns when its time is over, and says that the task still runs.", run: taskWaitTime},
+		{ID: "wait-end", Section: "5", Says: "tasks.wait returns when the task ends.", run: taskWaitEnd},
+		{ID: "wait-lane", Section: "2", Says: "A slow call never holds up the others.", run: taskWaitLane},
+		{ID: "cancel", Section: "5", Says: "tasks.cancel ends a running task.", run: taskCancel},
+		{ID: "cold", Section: "1", Says: "The tasks of a cold session are told too.", run: taskCold},
+	}
+}
+
+// spawned makes a session whose two children have ended.
+func (t *T) spawned() (session, *peer) {
+	p := t.dial()
+	s := t.session(p, spawns(2, 1))
+	p.subscribe(s)
+	p.turn(s, "go")
+	return s, p
+}
+
+// children returns the children of a session in the order of their spawning.
+func (p *peer) children(s session) []string {
+	var out []string
+	for _, e := range only(p.eventsOf(s, 0), "agent/spawned") {
+		out = append(out, e.str("data.childSessionId"))
+	}
+	return out
+}
+
+func taskList(t *T) {
+	s, p := t.spawned()
+	tasks := p.ok("tasks.list", obj{"sessionId": s.id}).objs("tasks")
+	var ids []string
+	for _, k := range tasks {
+		ids = append(ids, k.str("taskId"))
+		t.must(k.str("kind") == "agent" && k.str("status") == "completed" && k.str("sessionId") == s.id, "kind agent, status completed", k)
+		t.must(isTime(k.str("startedAt")) && isTime(k.str("finishedAt")), "startedAt and finishedAt", k)
+	}
+	t.equal("tasks", ids, p.children(s))
+}
+
+// waitingChild starts the demonstration, and returns the child that waits for its
+// own child.
+func (t *T) waitingChild() (root session, p *peer, task string) {
+	p = t.dial()
+	root, _, card := t.tour(p)
+	return root, p, card.str("parentSessionId")
+}
+
+func taskRunning(t *T) {
+	root, p, child := t.waitingChild()
+	tasks := p.ok("tasks.list", obj{"sessionId": root.id}).objs("tasks")
+	i := slices.IndexFunc(tasks, func(k obj) bool { return k.str("taskId") == child })
+	t.must(i >= 0 && tasks[i].str("status") == "running" && !tasks[i].has("finishedAt"), "the child as a running task", tasks)
+}
+
+func taskGet(t *T) {
+	s, p := t.spawned()
+	id := p.children(s)[0]
+	k := p.ok("tasks.get", obj{"sessionId": s.id, "taskId": id}).obj("task")
+	t.must(k.str("taskId") == id && k.str("status") == "completed", "the task, completed", k)
+}
+
+func taskUnknown(method string) func(*T) {
+	return func(t *T) {
+		p := t.dial()
+		s := t.session(p, echoes)
+		p.refused(method, obj{"sessionId": s.id, "taskId": "none"}, "task-not-found")
+		p.refused(method, obj{"sessionId": nobodyID, "taskId": "none"}, "session-not-found")
+	}
+}
+
+func taskWaitDone(t *T) {
+	s, p := t.spawned()
+	r := p.ok("tasks.wait", obj{"sessionId": s.id, "taskId": p.children(s)[0]})
+	t.must(r.flag("done") && r.str("task.status") == "completed", "done, completed", r)
+}
+
+func taskWaitTime(t *T) {
+	root, p, child := t.waitingChild()
+	began := time.Now()
+	r := p.ok("tasks.wait", obj{"sessionId": root.id, "taskId": child, "timeoutMs": 200})
+	t.must(!r.flag("done") && r.str("task.status") == "running", "not done, running", r)
+	t.must(time.Since(began) >= 150*time.Millisecond, "an answer after 200 ms", fmt.Sprint(time.Since(began)))
+}
+
+func taskWaitEnd(t *T) {
+	root, p, child := t.waitingChild()
+	id := p.send("tasks.wait", obj{"sessionId": root.id, "taskId": child, "timeoutMs": 20_000})
+	p.fence()
+	p.ok("session.cancel", obj{"sessionId": root.id})
+	r := p.response(id).obj()
+	t.must(r.flag("done") && r.str("task.status") == "cancelled", "done, cancelled", r)
+}
+
+func taskWaitLane(t *T) {
+	root, p, child := t.waitingChild()
+	id := p.send("tasks.wait", obj{"sessionId": root.id, "taskId": child, "timeoutMs": 20_000})
+	p.ok("session.get", obj{"sessionId": root.id})
+	p.ok("session.configure", obj{"sessionId": root.id, "title": "x"})
+	p.ok("tasks.get", obj{"sessionId": root.id, "taskId": child})
+	p.ok("session.cancel", obj{"sessionId": root.id})
+	p.response(id)
+}
+
+func taskCancel(t *T) {
+	root, p, child := t.waitingChild()
+	r := p.ok("tasks.cancel", obj{"sessionId": root.id, "taskId": child})
+	t.must(r.flag("cancelled"), "cancelled: true", r)
+	w := p.ok("tasks.wait", obj{"sessionId": root.id, "taskId": child})
+	t.must(w.flag("done") && w.str("task.status") == "cancelled", "done, cancelled", w)
+	t.must(!p.ok("tasks.cancel", obj{"sessionId": root.id, "taskId": child}).flag("cancelled"), "cancelled: false for a task that is over", "true")
+}
+
+func taskCold(t *T) {
+	s, p := t.spawned()
+	p.ok("session.close", obj{"sessionId": s.id})
+	t.equal("tasks", len(p.ok("tasks.list", obj{"sessionId": s.id}).list("tasks")), 2)
+}
