@@ -91,6 +91,9 @@ func (c *caller) SessionPrompt(ctx context.Context, p rpc.PromptParams, r rpc.Re
 	if err := c.see(p.SessionID); err != nil {
 		return err
 	}
+	if err := c.haveBlobs(ctx, p.Content); err != nil {
+		return err
+	}
 	err := c.host.sessions.Prompt(ctx, session.PromptArgs{
 		By: c.by, Session: p.SessionID, Content: p.Content, Mode: cmp.Or(p.Mode, frames.ModeQueue), ID: p.PromptID,
 	}, func(a session.PromptAnswer) {

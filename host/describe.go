@@ -39,6 +39,8 @@ func (h *Host) limits() map[string]int64 {
 		"maxEventBytes":     frames.MaxEvent,
 		"maxDepth":          frames.MaxDepth,
 		"blobPageBytes":     blob.MaxPage,
+		"blobChunkBytes":    blob.MaxChunk,
+		"blobUploadBytes":   blob.MaxUpload,
 		"askTimeoutMs":      h.cfg.AskTimeout.Milliseconds(),
 		"drainTimeoutMs":    h.cfg.DrainTimeout.Milliseconds(),
 		"maxConns":          int64(h.cfg.MaxConns),

@@ -30,6 +30,7 @@ type Host struct {
 	publisher *publisher
 	sessions  *session.Manager
 	blobs     blobs
+	uploads   *blob.Uploads
 	handler   http.Handler
 
 	ctx       context.Context //nolint:containedctx // the lifetime of the goroutines below
@@ -43,6 +44,7 @@ type Host struct {
 
 // blobs is what keeps blobs: blob.Dir or blob.Memory.
 type blobs interface {
+	blob.Drafts
 	Put(ctx context.Context, r io.Reader) (frames.BlobID, int64, error)
 	keeper
 	Close() error
@@ -81,6 +83,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, errors.Join(fmt.Errorf("host: open the sessions: %w", err), h.blobs.Close())
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.uploads = blob.NewUploads(h.blobs)
 	h.handler = h.routes()
 	return h, nil
 }
@@ -179,6 +182,7 @@ func (h *Host) shutdown(ctx context.Context) error {
 	errs = append(errs, h.hub.Shutdown(flush))
 	h.cancel()
 	h.seats.close()
+	h.uploads.Close()
 	errs = append(errs, h.blobs.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("host: shut down: %w", err)
