@@ -177,7 +177,13 @@ func (c *Client) Revoke(ctx context.Context, id frames.GrantID) error {
 	return c.Call(ctx, "grants.revoke", rpc.RevokeParams{ID: id}, nil)
 }
 
-// ReadBlob returns one page of a blob.
-func (c *Client) ReadBlob(ctx context.Context, p rpc.BlobReadParams) (rpc.BlobReadResult, error) {
-	return do[rpc.BlobReadResult](ctx, c, "blob.read", p)
+// Fork creates a session that goes on from the end of a turn of another.
+func (c *Client) Fork(ctx context.Context, p rpc.ForkParams) (frames.Session, error) {
+	r, err := do[rpc.SessionResult](ctx, c, "session.fork", p)
+	return r.Session, err
+}
+
+// Export writes the log of a session into a blob, which [Client.ReadBlob] reads.
+func (c *Client) Export(ctx context.Context, p rpc.ExportParams) (rpc.ExportResult, error) {
+	return do[rpc.ExportResult](ctx, c, "session.export", p)
 }
