@@ -14,6 +14,7 @@ import (
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/internal/auth"
+	"github.com/muxhost/muxhost/host/internal/session"
 	"github.com/muxhost/muxhost/mux"
 	"github.com/muxhost/muxhost/rpc"
 	"github.com/muxhost/muxhost/store"
@@ -60,6 +61,9 @@ type Config struct {
 	IdleAfter    time.Duration // 5 min: a session that does nothing goes cold
 	DrainTimeout time.Duration // 5 s: what is open stays answerable while the host goes down
 
+	// Retention bounds what is kept of logs; zero keeps everything.
+	Retention Retention
+
 	MaxConns         int // 256 client connections
 	MaxConnsPerToken int // 64 of them with one token
 	// MaxInFlight calls of one connection may be under way: 32.
@@ -70,6 +74,21 @@ type Config struct {
 	// Logger gets what people who run the host should know; nil discards. It
 	// never gets prompts, tool input or tokens.
 	Logger *slog.Logger
+}
+
+// Retention bounds what is kept of sessions' logs; zero fields bound nothing. A log
+// over a bound by more than a tenth loses its oldest turns, until it is within the
+// bound as far as the ends of turns allow: never what is running or waits, or the
+// last event. What is dropped is folded into a base, so that who reads the session
+// from its start sees the same as before. Bases count for no bound.
+type Retention struct {
+	// MaxAge is how long ago a turn that is kept may have ended.
+	MaxAge time.Duration
+	// MaxEvents and MaxBytes bound the events of one session.
+	MaxEvents, MaxBytes int64
+	// MaxTotalBytes bounds the events of all sessions in bytes; those that were
+	// used least recently lose theirs first.
+	MaxTotalBytes int64
 }
 
 // Token is a secret and what it grants.
@@ -106,6 +125,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.DrainTimeout < 0 || c.AskTimeout < 0 || c.IdleAfter < 0 {
 		return c, fmt.Errorf("%w: a timeout is negative; use 0 for the default", ErrConfig)
 	}
+	if r := c.Retention; min(int64(r.MaxAge), r.MaxEvents, r.MaxBytes, r.MaxTotalBytes) < 0 {
+		return c, fmt.Errorf("%w: a bound of Retention is negative; use 0 to keep everything", ErrConfig)
+	}
 	c.DefaultAgent = cmp.Or(c.DefaultAgent, c.Drivers[0].Info().Name)
 	c.Name = cmp.Or(auth.CleanLabel(c.Name), "muxhost")
 	c.Version = cmp.Or(c.Version, "devel")
@@ -122,6 +144,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Mux.Logger = c.Logger
 	return c, nil
+}
+
+// session returns the bounds as sessions know them.
+func (r Retention) session() session.Retention {
+	return session.Retention{MaxAge: r.MaxAge, MaxEvents: r.MaxEvents, MaxBytes: r.MaxBytes, MaxTotalBytes: r.MaxTotalBytes}
 }
 
 // drivers indexes the drivers by name.

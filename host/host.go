@@ -77,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.sessions, err = session.New(ctx, session.Config{
 		Store: cfg.Store, Publisher: h.publisher, Blobs: h.blobs,
 		Drivers: drivers, DefaultAgent: cfg.DefaultAgent, NewID: newID, Logger: cfg.Logger, Env: cfg.Env,
-		IdleAfter: cfg.IdleAfter, AskTimeout: cfg.AskTimeout,
+		IdleAfter: cfg.IdleAfter, AskTimeout: cfg.AskTimeout, Retention: cfg.Retention.session(),
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("host: open the sessions: %w", err), h.blobs.Close())

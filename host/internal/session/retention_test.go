@@ -25,8 +25,8 @@ type archive struct {
 	store.Store
 	mu     sync.Mutex
 	logs   map[frames.SessionID][]store.Event
-	refuse error          // of Trim, which does nothing
-	mute   error          // of Trim, which does its work
+	refuse error // of Trim, which does nothing
+	mute   error // of Trim, which does its work
 }
 
 // archived puts an archive below every manager of a rig.

@@ -32,6 +32,7 @@ type serveFlags struct {
 	tlsCert, tlsKey          string
 	askTimeout               time.Duration
 	logLevel, logFormat      string
+	keep                     keepFlags
 }
 
 func newServe(a *app) *cobra.Command {
@@ -56,6 +57,7 @@ needs the token, which is minted into the state directory.`,
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate file (PEM); needed to listen beyond this machine")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "key file (PEM) of the certificate")
 	fl.DurationVar(&f.askTimeout, "ask-timeout", 5*time.Minute, "how long an approval waits before it rejects itself")
+	f.keep.add(cmd)
 	fl.StringVar(&f.logLevel, "log-level", cmp.Or(a.getenv("MUXHOST_LOG"), "info"), "debug, info, warn or error ($MUXHOST_LOG)")
 	fl.StringVar(&f.logFormat, "log-format", cmp.Or(a.getenv("MUXHOST_LOG_FORMAT"), "text"), "text or json ($MUXHOST_LOG_FORMAT)")
 	return cmd
@@ -155,11 +157,16 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 	if f.askTimeout < time.Second || f.askTimeout > 7*24*time.Hour {
 		return host.Config{}, fail(exitUsage, "--ask-timeout is %v: it takes 1s to 168h, such as 5m", f.askTimeout)
 	}
+	keep, err := f.keep.retention()
+	if err != nil {
+		return host.Config{}, err
+	}
 	return host.Config{
 		Drivers: []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})},
 		Name:    name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
 		AllowHosts: f.allowHosts, AllowOrigins: f.allowOrigins, TLS: conf,
 		BlobDir: filepath.Join(dir, "blobs"), AskTimeout: f.askTimeout,
+		Retention: keep,
 	}, nil
 }
 
