@@ -94,11 +94,12 @@ type (
 
 	// BlobWriteParams are those of blob.write. The first chunk names no upload;
 	// Offset is how many bytes are there already; SHA256, in hex, goes with the
-	// last chunk and is of the whole. A chunk holds at most 512 KiB.
+	// last chunk, which may hold no data, and is of the whole. A chunk holds at
+	// most 512 KiB.
 	BlobWriteParams struct {
 		Upload string `json:"upload,omitempty"`
 		Offset int64  `json:"offset,omitempty"`
-		Data   string `json:"data"` // base64
+		Data   string `json:"data,omitempty"` // base64
 		SHA256 string `json:"sha256,omitempty"`
 	}
 	// BlobWriteResult is the result of blob.write: how many bytes are there, and

@@ -22,7 +22,7 @@ type kindRow struct {
 // kinds has a row for each [rpc.Kind]; a test compares it with the sources.
 var kinds = []kindRow{
 	{rpc.KindSessionNotFound, "No such session, or none that this client may see.", "", "sessionId mux.subscribe session.create pending.list"},
-	{rpc.KindSessionClosed, "The session is being closed; try again when it is.", "", "session.create session.prompt session.cancel session.configure session.close session.delete approval.respond question.respond"},
+	{rpc.KindSessionClosed, "The session is being closed; try again when it is.", "", "session.create session.fork session.prompt session.cancel session.configure session.close session.delete approval.respond question.respond"},
 	{rpc.KindAgentUnavailable, "No such agent, or it cannot start; host.describe names those there are.", "", "session.create session.prompt"},
 	{rpc.KindAgentUnsupported, "The agent cannot do what was asked.", "", "session.create session.prompt session.configure"},
 	{rpc.KindAgentFailed, "The agent failed.", "", ""},
@@ -31,7 +31,7 @@ var kinds = []kindRow{
 	{rpc.KindInputHashMismatch, "The answer was for another input; the approval stays pending.", "", "approval.respond"},
 	{rpc.KindCursorExpired, "The log no longer holds these events, or has another epoch.", "first, head, epoch", "mux.subscribe session.history session.fork"},
 	{rpc.KindCursorAhead, "The cursor is past the last event.", "head", "mux.subscribe"},
-	{rpc.KindForkNotAtTurnEnd, "A fork begins at the end of a turn.", "before, after", "session.fork"},
+	{rpc.KindForkNotAtTurnEnd, "A fork begins at the end of a turn; these are the nearest.", "before?, after?", "session.fork"},
 	{rpc.KindPromptBlocked, "A hook or a policy refused the prompt.", "", ""},
 	{rpc.KindBudgetExceeded, "The session, or its tree, used up its budget.", "", "session.create session.fork session.prompt"},
 	{rpc.KindQueueFull, "Too many prompts or requests wait.", "", "session.prompt"},

@@ -190,12 +190,12 @@ export interface BlobReadResult {
   more: boolean;
 }
 
-/** BlobWriteParams are those of blob.write. The first chunk names no upload; `offset` is how many bytes are there already; SHA256, in hex, goes with the last chunk and is of the whole. A chunk holds at most 512 KiB. */
+/** BlobWriteParams are those of blob.write. The first chunk names no upload; `offset` is how many bytes are there already; SHA256, in hex, goes with the last chunk, which may hold no data, and is of the whole. A chunk holds at most 512 KiB. */
 export interface BlobWriteParams {
   upload?: string;
   offset?: number;
   /** base64 */
-  data: string;
+  data?: string;
   sha256?: string;
 }
 
