@@ -128,7 +128,9 @@ func (b *backupReader) pass(size int64, sink func(io.Reader) error) (string, err
 	sum := sha256.New()
 	r := io.TeeReader(b.tar, sum)
 	if sink != nil {
-		if err := sink(r); err != nil {
+		if err := sink(r); errors.Is(err, io.ErrUnexpectedEOF) {
+			return "", tarError(err)
+		} else if err != nil {
 			return "", err
 		}
 	}

@@ -86,6 +86,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if why := db.Replaced(); why != "" {
+		cfg.Logger.Warn("the last commits may be lost: every session's log got a new epoch", slog.String("why", why))
+	}
 	cfg.Store = db
 	token, minted, err := host.EnsureToken(dir)
 	if err != nil {
@@ -165,7 +168,7 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 		Drivers: []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})},
 		Name:    name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
 		AllowHosts: f.allowHosts, AllowOrigins: f.allowOrigins, TLS: conf,
-		BlobDir: filepath.Join(dir, "blobs"), AskTimeout: f.askTimeout,
+		BlobDir: filepath.Join(dir, blobDirName), AskTimeout: f.askTimeout,
 		Retention: keep,
 	}, nil
 }
@@ -202,7 +205,7 @@ func loadTLS(f serveFlags) (*tls.Config, error) {
 
 // openStore opens the database; another host on it is named by its pid.
 func openStore(dir string) (*bolt.Store, error) {
-	db, err := bolt.Open(filepath.Join(dir, "muxhost.db"), bolt.Options{})
+	db, err := bolt.Open(filepath.Join(dir, dbFileName), bolt.Options{})
 	if e, ok := errors.AsType[*bolt.LockedError](err); ok {
 		return nil, fail(exitFailed, "another host, process %d, runs on %s: use it, end it with muxhost stop, or give this one another --state-dir", e.PID, dir)
 	}
