@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/internal/auth"
@@ -23,18 +24,34 @@ type caller struct {
 	scopes []rpc.Scope
 	trees  []frames.SessionID // nil does not limit
 	token  string             // its id
+	until  time.Time          // when the token expires; zero is never
 }
 
 var _ rpc.API = (*caller)(nil)
 
 func newCaller(h *Host, conn *mux.Conn, who auth.Principal, opt mux.AcceptOptions) *caller {
-	c := &caller{host: h, conn: conn, by: &frames.By{ClientID: opt.ID, Label: opt.Label}, trees: opt.Trees, token: who.TokenID}
+	return &caller{
+		host: h, conn: conn, by: &frames.By{ClientID: opt.ID, Label: opt.Label},
+		scopes: included(who.Scopes), trees: opt.Trees, token: who.TokenID, until: who.Expires,
+	}
+}
+
+// included lists the scopes that those granted include, weakest first.
+func included(granted []string) (out []rpc.Scope) {
 	for _, s := range scopes {
-		if slices.ContainsFunc(who.Scopes, func(granted string) bool { return rpc.Scope(granted).Includes(s) }) {
-			c.scopes = append(c.scopes, s)
+		if slices.ContainsFunc(granted, func(g string) bool { return rpc.Scope(g).Includes(s) }) {
+			out = append(out, s)
 		}
 	}
-	return c
+	return out
+}
+
+// client describes the caller to lists, with how it is ended.
+func (c *caller) client(transport, remote string, end func(code int, reason string)) *client {
+	return &client{end: end, ConnectedClient: rpc.ConnectedClient{
+		ClientID: c.by.ClientID, Label: c.by.Label, TokenID: c.token, Scopes: c.scopes, Trees: c.trees,
+		Transport: transport, Remote: remote, ConnectedAt: frames.At(time.Now()),
+	}}
 }
 
 // see refuses sessions that do not exist and those that this client may not see,

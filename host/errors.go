@@ -52,11 +52,14 @@ func translate(err error) (out error, secret bool) {
 // cursorError tells what the log holds instead of what was asked for.
 func cursorError(e *mux.CursorError) *rpc.Error {
 	return rpc.Errorf(rpc.Kind(e.Kind), "the log holds events %d to %d of epoch %s; subscribe from there, or from 0 without epoch", e.First, e.Head, e.Epoch).
-		With(struct {
-			First frames.Seq   `json:"first"`
-			Head  frames.Seq   `json:"head"`
-			Epoch frames.Epoch `json:"epoch"`
-		}{e.First, e.Head, e.Epoch})
+		With(cursorDetails{e.First, e.Head, e.Epoch})
+}
+
+// cursorDetails are what a log holds.
+type cursorDetails struct {
+	First frames.Seq   `json:"first"`
+	Head  frames.Seq   `json:"head"`
+	Epoch frames.Epoch `json:"epoch"`
 }
 
 // expired tells what is kept of a log instead of what was asked for.

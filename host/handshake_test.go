@@ -130,7 +130,7 @@ func TestNothingAnswersWithoutAToken(t *testing.T) {
 			t.Errorf("GET %s without a token: %d, want %d", path, got, want)
 		}
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/": 404, "/v1/rpc": 404, "/v1/events": 404, "/v1/login": 405} {
+	for path, want := range map[string]int{"/healthz": 200, "/": 404, "/v1/rpc": 405, "/v1/events": 400, "/v1/login": 405} {
 		if got := r.handshake(path, hostLine, bearer); got != want {
 			t.Errorf("GET %s with the token: %d, want %d", path, got, want)
 		}

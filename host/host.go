@@ -18,6 +18,7 @@ import (
 	"github.com/muxhost/muxhost/host/internal/blob"
 	"github.com/muxhost/muxhost/host/internal/session"
 	"github.com/muxhost/muxhost/mux"
+	"github.com/muxhost/muxhost/rpc"
 	"github.com/muxhost/muxhost/store"
 )
 
@@ -36,6 +37,7 @@ type Host struct {
 	ctx       context.Context //nolint:containedctx // the lifetime of the goroutines below
 	cancel    context.CancelFunc
 	seats     seats
+	faults    auth.Budget // of calls by POST
 	local     local
 	backingUp atomic.Bool // a backup is being made
 	once      sync.Once   // of Shutdown
@@ -62,7 +64,10 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{cfg: cfg, seats: seats{max: cfg.MaxConns, perToken: cfg.MaxConnsPerToken}}
+	h := &Host{
+		cfg: cfg, seats: seats{max: cfg.MaxConns, perToken: cfg.MaxConnsPerToken},
+		faults: auth.Budget{Max: rpc.DefaultErrorBudget, Window: rpc.DefaultErrorWindow},
+	}
 	if err := h.openGate(); err != nil {
 		return nil, err
 	}
@@ -81,6 +86,9 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("host: open the sessions: %w", err), h.blobs.Close())
+	}
+	if err := h.loadTokens(ctx); err != nil {
+		return nil, errors.Join(err, h.sessions.Shutdown(ctx), h.blobs.Close())
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.uploads = blob.NewUploads(h.blobs)

@@ -40,21 +40,25 @@ func (h *Host) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.seats.leave(who.TokenID)
 		return
 	}
-	if !h.seats.serve(func() { h.serveConn(conn, who, opt) }) {
+	if !h.seats.serve(func() { h.serveConn(conn, r.RemoteAddr, who, opt) }) {
 		conn.Close(closeGoingAway, "the host is going down")
 		h.seats.leave(who.TokenID)
 	}
 }
 
 // Close codes that the host itself gives.
-const closeGoingAway = 1001
+const (
+	closeGoingAway = 1001
+	closeToken     = 4001
+)
 
 // serveConn serves one connection and waits until nothing of it is left.
-func (h *Host) serveConn(conn *mux.Conn, who auth.Principal, opt mux.AcceptOptions) {
+func (h *Host) serveConn(conn *mux.Conn, remote string, who auth.Principal, opt mux.AcceptOptions) {
 	defer h.seats.leave(who.TokenID)
 	log := h.cfg.Logger.With(slog.String("client", string(opt.ID)))
 	log.Debug("connected", slog.String("label", opt.Label), slog.String("token", who.TokenID))
 	c := newCaller(h, conn, who, opt)
+	defer h.admit(c.client(overWebSocket, remote, conn.Close), who)()
 	err := rpc.Serve(h.ctx, conn, c, rpc.Options{Scopes: c.scopes, Logger: log, MaxInFlight: h.cfg.MaxInFlight})
 	conn.Close(closeGoingAway, "the host is going down") // unless it has ended already
 	<-conn.Done()
@@ -69,6 +73,11 @@ func socketOptions(r *http.Request, who auth.Principal) (mux.AcceptOptions, *aut
 	if !slices.Contains(auth.Protocols(r), protocol) {
 		return mux.AcceptOptions{}, badRequest(http.StatusBadRequest, "the subprotocol "+protocol+" is not offered; offer it in Sec-WebSocket-Protocol")
 	}
+	return clientOptions(r, who)
+}
+
+// clientOptions says who a client is, and what it may see.
+func clientOptions(r *http.Request, who auth.Principal) (mux.AcceptOptions, *auth.Refusal) {
 	q := r.URL.Query()
 	opt := mux.AcceptOptions{ID: frames.ClientID(newID()), Label: label(r, who), Subprotocol: protocol}
 	if q.Has("heartbeat") {

@@ -116,7 +116,7 @@ type (
 		Label       string             `json:"label"`
 		TokenID     string             `json:"tokenId"`
 		Scopes      []Scope            `json:"scopes"`
-		Trees       []frames.SessionID `json:"trees,omitempty"`
+		Trees       []frames.SessionID `json:"trees,omitzero"`
 		Transport   string             `json:"transport"` // "websocket" or "sse"
 		Remote      string             `json:"remote,omitempty"`
 		ConnectedAt frames.Time        `json:"connectedAt"`
@@ -131,7 +131,7 @@ type (
 		ID     string             `json:"id"`
 		Label  string             `json:"label"`
 		Scopes []Scope            `json:"scopes"`
-		Trees  []frames.SessionID `json:"trees,omitempty"`
+		Trees  []frames.SessionID `json:"trees,omitzero"` // [] shows nothing, absent everything
 		// MadeBy is the token that made it; "" for tokens of the host's own
 		// configuration, which cannot be revoked here.
 		MadeBy    string      `json:"madeBy,omitempty"`

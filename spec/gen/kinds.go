@@ -21,7 +21,7 @@ type kindRow struct {
 
 // kinds has a row for each [rpc.Kind]; a test compares it with the sources.
 var kinds = []kindRow{
-	{rpc.KindSessionNotFound, "No such session, or none that this client may see.", "", "sessionId mux.subscribe session.create pending.list"},
+	{rpc.KindSessionNotFound, "No such session, or none that this client may see.", "", "sessionId mux.subscribe session.create pending.list tokens.create"},
 	{rpc.KindSessionClosed, "The session is being closed; try again when it is.", "", "session.create session.fork session.prompt session.cancel session.configure session.close session.delete approval.respond question.respond"},
 	{rpc.KindAgentUnavailable, "No such agent, or it cannot start; host.describe names those there are.", "", "session.create session.prompt"},
 	{rpc.KindAgentUnsupported, "The agent cannot do what was asked.", "", "session.create session.prompt session.configure"},
@@ -36,7 +36,7 @@ var kinds = []kindRow{
 	{rpc.KindBudgetExceeded, "The session, or its tree, used up its budget.", "", "session.create session.fork session.prompt"},
 	{rpc.KindQueueFull, "Too many prompts or requests wait.", "", "session.prompt"},
 	{rpc.KindTooLarge, "The content is too large for one event; send less.", "", "session.create session.prompt session.configure session.export blob.write"},
-	{rpc.KindRateLimited, "Too many connections, failed attempts, uploads or new sessions; come back later.", "", "session.create session.fork blob.write"},
+	{rpc.KindRateLimited, "Too many connections, failed attempts, uploads or new sessions; come back later.", "", "session.create session.fork blob.write tokens.create"},
 	{rpc.KindUnauthenticated, "No valid credentials. Said over HTTP, before a call.", "", ""},
 	{rpc.KindForbidden, "The token's scope or its limit to session trees does not allow it.", "", "*"},
 	{rpc.KindBlobNotFound, "No such blob, or no such upload.", "", "blob.read blob.write session.prompt"},

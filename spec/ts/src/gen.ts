@@ -1158,6 +1158,7 @@ export interface TokenInfo {
   id: string;
   label: string;
   scopes: Scope[];
+  /** [] shows nothing, absent everything */
   trees?: SessionID[];
   /** `madeBy` is the token that made it; "" for tokens of the host's own configuration, which cannot be revoked here. */
   madeBy?: string;
