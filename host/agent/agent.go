@@ -236,6 +236,13 @@ type Task interface {
 	Context() context.Context
 }
 
+// ErrBudget is what methods of a [Turn] that begin a model or tool step fail with
+// (match it with errors.Is) once the budget of the session, or of one above it, is
+// used up, and the cause with which ctx is cancelled then: the turn ends with
+// reason "budget-exceeded". Those are Emit of a StepStart or ModelStart, Spawn and
+// Task; [Turn.Ask] answers with a rejection instead.
+var ErrBudget = errors.New("agent: the budget is used up")
+
 // ErrTurnOver is returned by methods of a [Turn] that has ended.
 var ErrTurnOver = errors.New("agent: the turn is over")
 

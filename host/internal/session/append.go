@@ -238,6 +238,7 @@ func (a *actor) land(t *attempt, head store.Head) {
 	a.e.sum.UpdatedAt = t.events[len(t.events)-1].Time
 	a.e.first, a.e.policy = max(a.e.first, head.First), a.rec.Policy // trims come in between
 	a.work(t.events)
+	warn, stop := a.charge(c, t.events)
 	a.m.mu.Unlock()
 	if c.placed != nil {
 		c.placed()
@@ -246,6 +247,7 @@ func (a *actor) land(t *attempt, head store.Head) {
 	if c.asked && !a.quiet {
 		a.m.pokeAbove(a.e)
 	}
+	a.told(warn, stop)
 }
 
 // owe keeps events that could not be stored for the next append, and sees to it

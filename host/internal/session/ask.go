@@ -45,6 +45,9 @@ func (t *turn) Ask(ctx context.Context, ap agent.Approval) (agent.Decision, erro
 		return agent.Decision{Outcome: frames.Cancelled, Cause: frames.CauseAbort}, agent.ErrTurnOver
 	}
 	k, v := t.a.m.freeze(ctx, t, ap)
+	if err := t.step(); err != nil {
+		v = &verdict{frames.Rejected, frames.CausePolicy, "", "the call was not run: " + said(err)}
+	}
 	if v == nil {
 		v = t.a.m.judge(k)
 	}
@@ -198,7 +201,7 @@ func (m *Manager) deniedAbove(k *ask) bool {
 // once it is on disk.
 func (k *ask) settleUnasked(v verdict) agent.Decision {
 	m := k.t.a.m
-	if mk := m.markOf(k.t); mk != nil {
+	if mk := m.markOf(k.t); mk != nil && (mk.why == nil || v.cause != frames.CausePolicy || v.outcome != frames.Rejected) {
 		<-mk.placed
 		v = verdict{outcome: frames.Cancelled, cause: mk.cause}
 	}

@@ -14,6 +14,7 @@ type mark struct {
 	by     *frames.By
 	tree   bool          // what the turn caused is cancelled too
 	placed chan struct{} // closed once whoever cancelled has its response
+	why    error         // the budget that is used up, if it is that
 }
 
 // below is the mark of what a marked turn caused.
@@ -32,6 +33,9 @@ var (
 )
 
 func (k *mark) err() error {
+	if k.why != nil {
+		return k.why
+	}
 	if k.reason == frames.TurnInterrupted {
 		return errInterrupted
 	}

@@ -22,6 +22,9 @@ func (m *Manager) Configure(ctx context.Context, c ConfigureArgs, placed func(fr
 	if err := checkSettings(c.Policy, title, c.Labels); err != nil {
 		return err
 	}
+	if err := checkBudget(c.Budget); err != nil {
+		return err
+	}
 	if err := m.applyOptions(ctx, c); err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func (a *actor) configure(c ConfigureArgs, placed func(frames.Session)) error {
 		s.next.Policy = c.Policy
 	}
 	if c.Budget != nil {
-		s.next.Budget = c.Budget
+		s.next.Budget, s.next.Warned = c.Budget, nil
 	}
 	if c.Labels != nil {
 		s.next.Labels = c.Labels

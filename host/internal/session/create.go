@@ -113,7 +113,7 @@ func (m *Manager) find(ctx context.Context, sid frames.SessionID) (frames.Sessio
 	if err != nil {
 		return frames.Session{}, false, &StorageError{err}
 	}
-	e := &entry{id: sid, sum: r.summary(sid, head), first: head.First, policy: r.Policy}
+	e := r.entry(sid, head)
 	m.mu.Lock()
 	m.dir.add(e)
 	s := m.summary(e)
@@ -134,6 +134,9 @@ func (m *Manager) conceive(c CreateArgs) (*birth, error) {
 		return nil, &UnavailableError{r.Agent, fmt.Errorf("this host has no such agent: ask host.describe for those it has")}
 	}
 	if err := checkSettings(c.Policy, c.Title, c.Labels); err != nil {
+		return nil, err
+	}
+	if err := checkBudget(c.Budget); err != nil {
 		return nil, err
 	}
 	var err error

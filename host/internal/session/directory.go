@@ -8,19 +8,24 @@ import (
 	"sync"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/store"
 )
 
 // entry is what the directory knows of a session, live or cold. The manager's
 // mutex guards its fields.
 type entry struct {
-	id       frames.SessionID
-	sum      frames.Session // State, Pending and PendingBelow are not kept here
-	first    frames.Seq
-	grown    int64 // bytes of the events appended since the host started
-	policy   *frames.Policy
-	parent   *entry // nil for a root, and where the parent was deleted
-	children []*entry
-	counted  bool // in its tree, before it was in the directory
+	id         frames.SessionID
+	sum        frames.Session // State, Pending and PendingBelow are not kept here
+	first      frames.Seq
+	grown      int64 // bytes of the events appended since the host started
+	policy     *frames.Policy
+	budget     *frames.Budget
+	warned     []string // limits of the budget that were warned of
+	spent      expense  // what it used
+	spentBelow expense  // what its descendants used
+	parent     *entry   // nil for a root, and where the parent was deleted
+	children   []*entry
+	counted    bool // in its tree, before it was in the directory
 
 	works   *works              // tasks since it woke; nil while cold
 	actor   *actor              // nil while cold
@@ -34,6 +39,14 @@ type entry struct {
 	// cold counts status frames being published for the cold session; an actor
 	// waits for them before it publishes. Added to under the mutex, while cold.
 	cold sync.WaitGroup
+}
+
+// entry returns what the directory knows of a session that is cold.
+func (r *record) entry(sid frames.SessionID, head store.Head) *entry {
+	return &entry{
+		id: sid, sum: r.summary(sid, head), first: head.First, policy: r.Policy,
+		budget: r.Budget, warned: r.Warned, spent: expense{r.spending(nil), r.Turns},
+	}
 }
 
 // MaxList is the largest page of a list; DefaultList the usual one.
@@ -66,6 +79,9 @@ func (d *directory) link(e *entry) {
 	if p := d.byID[e.sum.ParentSessionID]; p != nil {
 		e.parent = p
 		p.children = append(p.children, e)
+	}
+	for _, p := range e.ancestors() {
+		p.spentBelow = expense{p.spentBelow.plus(e.spent.used), p.spentBelow.turns + e.spent.turns}
 	}
 	if !e.counted {
 		e.counted = true

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
 )
 
 // What callers branch on.
@@ -90,6 +91,9 @@ type BudgetError struct {
 func (e *BudgetError) Error() string {
 	return fmt.Sprintf("session %s: its budget of %s is used up: raise it with session.configure", e.Session, e.What)
 }
+
+// Is makes it [agent.ErrBudget] for agents.
+func (e *BudgetError) Is(target error) bool { return target == agent.ErrBudget }
 
 // RateError reports a tree that grows too fast.
 type RateError struct {

@@ -103,12 +103,15 @@ func (m *Manager) inherit(b *birth) (*entry, error) {
 	return p, nil
 }
 
-// room refuses a new child of p where its tree is full or grows too fast. mu is
-// held.
+// room refuses a new child of p where its tree is full, has no budget left or
+// grows too fast. mu is held.
 func (m *Manager) room(p *entry) error {
 	t := m.dir.treeOf(p.sum.RootSessionID)
 	if t.sessions >= m.cfg.MaxTree {
 		return &ParamError{"parentSessionId", fmt.Sprintf("the tree has %d sessions, want at most %d: delete some", t.sessions, m.cfg.MaxTree)}
+	}
+	if err := p.covered(true); err != nil {
+		return err
 	}
 	if wait := t.rate.take(time.Now(), m.cfg.SpawnRate); wait > 0 {
 		return &RateError{PerMinute: m.cfg.SpawnRate, Wait: wait}

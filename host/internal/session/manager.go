@@ -119,7 +119,7 @@ func (m *Manager) loadAll(ctx context.Context) error {
 				m.log.Error("a session is left out", "session", string(s.SessionID), "error", err)
 				continue
 			}
-			all = append(all, &entry{id: s.SessionID, sum: r.summary(s.SessionID, s.Head), first: s.Head.First, policy: r.Policy})
+			all = append(all, r.entry(s.SessionID, s.Head))
 		}
 		if len(page) == 0 {
 			break

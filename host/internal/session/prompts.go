@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/big"
-	"strings"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/store"
@@ -143,46 +141,7 @@ func (a *actor) admit(p *PromptArgs) error {
 	case p.Mode == frames.ModeInject:
 		return nil
 	}
-	return a.rec.withinBudget(a.id)
-}
-
-// withinBudget refuses work that the session's budget does not cover.
-func (r *record) withinBudget(sid frames.SessionID) error {
-	b := r.Budget
-	switch {
-	case b == nil || b.Action == "warn":
-		return nil
-	case b.Turns > 0 && r.Turns >= b.Turns:
-		return &BudgetError{sid, "turns"}
-	case b.Tokens > 0 && r.Tokens >= b.Tokens:
-		return &BudgetError{sid, "tokens"}
-	case spent(b.Cost, r.Cost):
-		return &BudgetError{sid, "cost"}
-	}
-	return nil
-}
-
-// spent reports whether used has reached limit; both are decimal strings.
-func spent(limit, used string) bool {
-	l, ok1 := new(big.Rat).SetString(limit)
-	u, ok2 := new(big.Rat).SetString(used)
-	return ok1 && ok2 && u.Cmp(l) >= 0
-}
-
-// addCost returns the sum of two decimal strings. An agent's b counts nothing if
-// it is not a plain decimal: no sign, no exponent, no more digits than money has.
-func addCost(a, b string) string {
-	if len(b) > 32 || strings.Trim(b, "0123456789.") != "" {
-		return a
-	}
-	x, ok := new(big.Rat).SetString(b)
-	if !ok {
-		return a
-	}
-	if y, ok := new(big.Rat).SetString(a); ok {
-		x.Add(x, y)
-	}
-	return x.FloatString(9)
+	return a.m.covers(a.e, p.Mode != frames.ModeSteer || !a.steerable())
 }
 
 // inject stores context for the next turn.

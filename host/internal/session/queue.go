@@ -108,7 +108,7 @@ func (a *actor) startNext() {
 	if q.Turn == "" {
 		q.Turn = frames.TurnID(a.m.cfg.NewID())
 	}
-	if err := a.rec.withinBudget(a.id); err != nil {
+	if err := a.m.covers(a.e, true); err != nil {
 		a.block(q, err)
 		return
 	}

@@ -48,6 +48,12 @@ type record struct {
 	Turns  int64  `json:"turns,omitempty"`
 	Tokens int64  `json:"tokens,omitempty"`
 	Cost   string `json:"cost,omitempty"`
+	// Said is the session's account as the agent said it last, Account by how
+	// much it rose in all; Warned are the limits of the budget that were warned
+	// of.
+	Said    used     `json:"said,omitzero"`
+	Account used     `json:"account,omitzero"`
+	Warned  []string `json:"warned,omitempty"`
 }
 
 // queued is a prompt that was accepted and has no turn yet.

@@ -49,6 +49,7 @@ type leftOpen struct {
 	questions map[frames.RequestID]struct{}
 	tools     map[frames.CallID]struct{}
 	order     []func(c *commit) // closes each, in the order they were opened
+	tally     tally             // what the turn used
 }
 
 // repair closes everything that the host left open when it stopped: in one
@@ -67,13 +68,14 @@ func (a *actor) repair() error {
 	}
 	c := &commit{status: true}
 	var asked []frames.RequestID
+	var sum *tally
 	if t := a.rec.Turn; t != nil {
 		open, err := a.findOpen(t)
 		if err != nil {
 			return &StorageError{err}
 		}
 		c.turn = t.ID
-		asked = open.close(c)
+		asked, sum = open.close(c), &open.tally
 	}
 	for len(c.events) > maxEnds { // a log tells which of these are closed
 		part := &commit{events: c.events[:maxEnds]}
@@ -86,6 +88,7 @@ func (a *actor) repair() error {
 	c.interrupt()
 	if a.rec.Turn != nil {
 		c.add(frames.TurnEnd{Reason: frames.TurnInterrupted})
+		c.next.spend(sum)
 	}
 	c.next.Turn = nil
 	a.giveUpSteers(c.next)
@@ -119,6 +122,7 @@ func (c *commit) interrupt() {
 // findOpen reads the log of the open turn.
 func (a *actor) findOpen(t *openTurn) (*leftOpen, error) {
 	open := &leftOpen{
+		tally:     tally{said: a.rec.Said},
 		approvals: map[frames.RequestID]string{}, questions: map[frames.RequestID]struct{}{}, tools: map[frames.CallID]struct{}{},
 	}
 	for e, err := range a.m.events(a.m.io, a.id, t.After) {
@@ -137,6 +141,7 @@ func (a *actor) findOpen(t *openTurn) (*leftOpen, error) {
 
 // take notes what one event opens or closes.
 func (o *leftOpen) take(p any) {
+	o.tally.take(p)
 	switch v := p.(type) {
 	case *frames.ApprovalAsked:
 		o.approvals[v.ID] = v.InputHash

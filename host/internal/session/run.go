@@ -240,10 +240,9 @@ func (a *actor) endTurn(t *turn) error {
 		}
 		c.next.Contexts = c.next.Contexts[t.contexts:]
 	}
-	if u := end.Usage; u != nil {
-		c.next.Tokens += max(u.InputTokens, 0) + max(u.OutputTokens, 0)
-		c.next.Cost = addCost(c.next.Cost, u.Cost)
-	}
+	sum := t.tally
+	sum.result = usedOf(end.Usage)
+	c.next.spend(&sum)
 	if t.outcome.broken { // nobody works on them any more
 		a.endTasks(c, "failed", "the agent stopped working")
 	}
@@ -286,6 +285,9 @@ func (a *actor) ending(t *turn) frames.TurnEnd {
 	switch {
 	case mk != nil:
 		end = frames.TurnEnd{Reason: mk.reason, Usage: out.res.Usage}
+		if mk.why != nil {
+			end.Message = said(mk.why)
+		}
 	case t.failed != nil:
 		end = frames.TurnEnd{Reason: frames.TurnError, Message: said(t.failed)}
 	case out.err != nil:

@@ -31,6 +31,9 @@ func (t *turn) Spawn(ctx context.Context, s agent.Spawn) (agent.Child, error) {
 		return agent.Child{}, agent.ErrTurnOver
 	}
 	m := t.a.m
+	if err := t.step(); err != nil {
+		return agent.Child{}, err
+	}
 	p := &PromptArgs{Content: s.Prompt, Mode: frames.ModeQueue, ID: frames.PromptID(m.cfg.NewID())}
 	hash, err := checkPrompt(p)
 	if err != nil {

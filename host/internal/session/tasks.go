@@ -31,6 +31,9 @@ func (t *turn) Task(ctx context.Context, kind, label string) (agent.Task, error)
 		return nil, agent.ErrTurnOver
 	}
 	m := t.a.m
+	if err := t.step(); err != nil {
+		return nil, err
+	}
 	b := &background{m: m, sid: t.a.id, id: frames.TaskID(m.cfg.NewID())}
 	b.ctx, b.cancel = context.WithCancel(m.io)
 	err := t.a.do(ctx, func() error { return t.a.taskStarted(t, b, clip(kind), clip(label)) })

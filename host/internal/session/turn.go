@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,7 @@ type turn struct {
 
 	// The actor's goroutine owns these.
 	open     *frames.OpenTurn
+	tally    tally // what it used so far
 	streams  map[streamKey]*stream
 	message  string                // of its turn/end
 	last     []frames.ContentBlock // of the last whole assistant message
@@ -55,7 +57,7 @@ func (a *actor) newTurn(id frames.TurnID, link *child) *turn {
 	ctx, cancel := context.WithCancelCause(a.m.io)
 	return &turn{
 		a: a, id: id, ctx: ctx, cancel: cancel, ended: make(chan struct{}), link: link,
-		open: frames.NewOpenTurn(id), streams: map[streamKey]*stream{},
+		open: frames.NewOpenTurn(id), streams: map[streamKey]*stream{}, tally: tally{said: a.rec.Said},
 	}
 }
 
@@ -77,6 +79,11 @@ type emission struct {
 func (t *turn) Emit(ctx context.Context, events ...frames.Payload) error {
 	if t.over.Load() {
 		return agent.ErrTurnOver
+	}
+	if slices.ContainsFunc(events, steps) {
+		if err := t.step(); err != nil {
+			return err
+		}
 	}
 	return turnOver(t.a.say(ctx, t, events))
 }
@@ -213,6 +220,7 @@ func (a *actor) emit(q msg) {
 	}
 	err := a.ready()
 	if err == nil {
+		a.account(c)
 		err = a.commit(c)
 	}
 	for _, q := range batch {
@@ -222,6 +230,27 @@ func (a *actor) emit(q msg) {
 		q.done <- err
 	}
 	a.startNext()
+}
+
+// account adds to the record what is said of the session's use outside of turns.
+func (a *actor) account(c *commit) {
+	if a.turn != nil {
+		return
+	}
+	t := tally{said: a.rec.Said}
+	for _, e := range c.events {
+		if e.Type == frames.UsageUpdatedEvent {
+			if p, err := e.Payload(); err == nil {
+				t.take(p)
+			}
+		}
+	}
+	if t.said != a.rec.Said {
+		c.next = a.rec.clone()
+		c.next.Account, c.next.Said = c.next.Account.plus(t.rise), t.said
+		u := c.next.spending(nil)
+		c.next.Tokens, c.next.Cost = u.Tokens, u.Cost
+	}
 }
 
 // heard reports whether an emission is not too late.
@@ -240,19 +269,23 @@ func (a *actor) fail(t *turn, err error) {
 	t.cancel(err)
 }
 
-// applied keeps track of what a stored event opened and closed.
+// applied keeps track of what a stored event opened, closed and used.
 func (t *turn) applied(e frames.Event) {
-	if e.TurnID != t.id {
+	if e.TurnID == t.id {
+		_ = t.open.Apply(e) // a missed chunk is impossible here: the actor numbers them
+	} else if e.Type != frames.UsageUpdatedEvent {
 		return
 	}
-	_ = t.open.Apply(e) // a missed chunk is impossible here: the actor numbers them
-	if e.Type != frames.AssistantMessageEvent {
+	if !measured(e.Type) {
 		return
 	}
-	if p, err := e.Payload(); err == nil {
-		if m := p.(*frames.AssistantMessage); !m.Partial && len(m.Content) > 0 {
-			t.last = m.Content
-		}
+	p, err := e.Payload()
+	if err != nil {
+		return
+	}
+	t.tally.take(p)
+	if m, ok := p.(*frames.AssistantMessage); ok && !m.Partial && len(m.Content) > 0 {
+		t.last = m.Content
 	}
 }
 
