@@ -16,10 +16,12 @@ import (
 	"github.com/muxhost/muxhost/host/agent"
 )
 
-// input is what a person allows: the exact command line, and where it runs.
+// input is what a person allows: the exact command line, where it runs, and
+// whether the turn goes on without it.
 type input struct {
-	Command string `json:"command"`
-	Cwd     string `json:"cwd"`
+	Command    string `json:"command"`
+	Cwd        string `json:"cwd"`
+	Background bool   `json:"background,omitempty"`
 }
 
 // lateTimeout bounds what is still said of a call after its turn was cancelled.
@@ -29,12 +31,16 @@ const lateTimeout = 5 * time.Second
 func (s *shell) command(ctx context.Context, t agent.Turn, line string) (agent.Result, error) {
 	s.awaitCommand()
 	defer s.setInput(nil)
-	frozen, err := encode(input{line, s.session.Cwd})
+	line, background := backgrounded(line)
+	frozen, err := encode(input{line, s.session.Cwd, background})
 	if err != nil {
 		return agent.Result{}, err
 	}
 	call := frames.CallID("sh-" + strings.ToLower(rand.Text()))
 	tool := frames.Tool{Name: "sh", Kind: "execute", Title: title(line)}
+	if background {
+		tool.Title += " &"
+	}
 	err = t.Emit(ctx, frames.ToolCall{
 		CallID: call, Name: tool.Name, Kind: tool.Kind, Title: tool.Title, Input: frozen,
 	})
@@ -45,7 +51,7 @@ func (s *shell) command(ctx context.Context, t agent.Turn, line string) (agent.R
 	if err != nil || !d.Allowed() {
 		return notAllowed(ctx, t, call, d, err)
 	}
-	res, err := s.run(ctx, t, call, d.Input)
+	res, err := s.start(ctx, t, call, d.Input)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		res = failed(call, "cancelled", "Not run: the turn was cancelled.")
@@ -105,13 +111,21 @@ func refusal(d agent.Decision) (code, text string) {
 	return "rejected", text
 }
 
-// run starts what the frozen input says and waits for its end. An error means
-// that nothing was started.
-func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, frozen json.RawMessage) (frames.ToolResult, error) {
+// start starts what the frozen input says. An error means that nothing was
+// started.
+func (s *shell) start(ctx context.Context, t agent.Turn, call frames.CallID, frozen json.RawMessage) (frames.ToolResult, error) {
 	in, err := decode(frozen)
-	if err != nil {
+	switch {
+	case err != nil:
 		return frames.ToolResult{}, err
+	case in.Background:
+		return s.background(ctx, t, call, in)
 	}
+	return s.run(ctx, t, call, in)
+}
+
+// run runs a command and waits for its end.
+func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, in input) (frames.ToolResult, error) {
 	if err := checkDir(in.Cwd); err != nil {
 		return frames.ToolResult{}, err
 	}
@@ -216,7 +230,7 @@ func decode(b json.RawMessage) (input, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return in, fmt.Errorf("not run: the allowed input is not {command, cwd}: %w", err)
+		return in, fmt.Errorf("not run: the allowed input is not {command, cwd, background}: %w", err)
 	}
 	if in.Command == "" || in.Cwd == "" {
 		return in, errors.New("not run: the allowed input lacks a command or a cwd; both are needed")

@@ -7,10 +7,13 @@
 // context is ignored, and it says nothing of its own about a command: the tool
 // result is the outcome.
 //
+// A command line that ends in " &" becomes a task: it outlives its turn, has no
+// input, and ends by itself, when the task is cancelled, or with the agent.
+//
 // Rules of the room. A process starts only from the input of a [agent.Decision]
 // that allows. Its environment is [agent.Session.Env] and a mark, nothing else.
-// What a command starts dies with it: when its leader ended, or the turn was
-// cancelled, the process group is killed, and then whatever still carries the
+// What a command starts dies with it: when its leader ended, or its turn or task
+// was cancelled, the process group is killed, and then whatever still carries the
 // mark (MUXHOST_CALL, on Linux), also where it left the group. When the host
 // itself is killed, a guard process beside it does the same. A process that
 // leaves the group and wipes its environment escapes that.

@@ -32,14 +32,19 @@ func victim(command string) {
 	if err != nil {
 		panic(err)
 	}
-	h := agenttest.New(agenttest.Script{Cwd: cwd, Env: path, Progress: func(_ *agenttest.Session, _ frames.CallID, text string) {
-		fmt.Print(text)
-	}}, shell.New(shell.Options{}))
+	h := agenttest.New(agenttest.Script{
+		Cwd: cwd, Env: path,
+		Progress: func(_ *agenttest.Session, _ frames.CallID, text string) { fmt.Print(text) },
+		Output:   func(_ *agenttest.Session, _ *agenttest.Task, text string) { fmt.Print(text) },
+	}, shell.New(shell.Options{}))
 	s, err := h.Open(context.Background(), nil)
 	if err != nil {
 		panic(err)
 	}
 	_, err = s.Prompt(context.Background(), command)
+	for _, k := range s.Tasks() {
+		k.Wait()
+	}
 	panic(fmt.Sprint("the command ended: ", err))
 }
 
@@ -47,6 +52,7 @@ func victim(command string) {
 func TestNothingSurvivesTheHost(t *testing.T) {
 	for _, command := range []string{
 		"echo up; sleep 1000",
+		"echo up; sleep 1000 &",
 		"nohup sh -c 'echo up; exec sleep 1000' & wait",
 		"setsid sh -c 'echo up; exec sleep 1000' & wait",
 		"(setsid sh -c \"sh -c 'echo up; exec sleep 1000' &\" &); read x",

@@ -121,3 +121,42 @@ func TestCancelLetsCommandsCleanUp(t *testing.T) {
 		t.Errorf("result = %+v; want the output of the trap, and error code cancelled", res)
 	}
 }
+
+// Whatever a task started, however it hid, is dead within five seconds of the end
+// of the task: of its own, of its cancellation, of the agent's close.
+func TestNothingSurvivesATask(t *testing.T) {
+	commands := map[string]string{
+		"plain":       "sleep 1000 & echo up; wait &",
+		"setsid":      "setsid sleep 1000 & echo up; wait &",
+		"double fork": "(setsid sh -c 'sleep 1000 &' &); echo up; sleep 1000 &",
+		"deaf":        "trap '' TERM; echo up; while :; do sleep 1; done &",
+		"own end":     "setsid sleep 1000 & echo up &",
+	}
+	for name, command := range commands {
+		for _, how := range []string{"cancel", "close"} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				up := make(chan struct{}, 64)
+				_, s := open(t, shell.Options{Grace: time.Second}, agenttest.Script{
+					Output: func(*agenttest.Session, *agenttest.Task, string) { up <- struct{}{} },
+				})
+				run(t, s, command)
+				k := s.Tasks()[0]
+				<-up
+				began := time.Now()
+				if how == "close" {
+					if err := s.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				k.Cancel()
+				if status, detail := k.Wait(); status != "cancelled" && name != "own end" {
+					t.Errorf("the task ended %s (%s), want cancelled", status, detail)
+				}
+				if n, d := living(s.Info.Cwd), time.Since(began); n > 0 || d > 5*time.Second {
+					t.Errorf("%d processes are left %v after the end; want 0 within 5s", n, d)
+				}
+			})
+		}
+	}
+}

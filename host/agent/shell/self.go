@@ -13,9 +13,10 @@ import (
 const Help = "Type a command line; it runs with sh in the session's directory once somebody allows it.\n\n" +
 	"- `@spawn CMD` runs CMD in a child session and waits; several lines start several children at once\n" +
 	"- `@ask QUESTION | A | B` asks a person; without answers to choose from, for free text\n" +
+	"- `CMD &` runs CMD in the background: the turn ends, and tasks show its output and end it\n" +
 	"- `@help` shows this\n\n" +
 	"While a command runs, steering text goes to its standard input, a line at a time; `@eof` closes it. " +
-	"What a command starts in the background ends with it."
+	"What a command itself starts in the background ends with it."
 
 // maxChildren bounds the children of one prompt.
 const maxChildren = 64

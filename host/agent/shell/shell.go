@@ -64,7 +64,7 @@ func (m *marks) start(o Options, in input, env []string) (*process, error) {
 
 // Info describes the driver.
 func (d driver) Info() agent.Info {
-	return agent.Info{Name: "shell", Kind: "shell", Capabilities: []string{"steer", "questions", "subagents"}}
+	return agent.Info{Name: "shell", Kind: "shell", Capabilities: []string{"steer", "questions", "subagents", "tasks"}}
 }
 
 // Open returns an agent for s. It starts nothing and does not block.
@@ -89,6 +89,7 @@ type shell struct {
 	mu     sync.Mutex // guards what follows
 	closed bool
 	turns  sync.WaitGroup // added to under mu, while not closed
+	tasks  sync.WaitGroup // commands in the background; begun by turns only
 	input  *stdin         // of the running command, or nil
 	coming chan struct{}  // closed once a command that is asked for runs or will not; nil: none is
 }
@@ -178,8 +179,8 @@ func (s *shell) awaitCommand() {
 	s.coming = make(chan struct{})
 }
 
-// Close cancels a running turn, kills what it started, and waits for that or
-// for ctx. It is safe to call twice.
+// Close cancels a running turn, kills what it and earlier ones started, and waits
+// for that or for ctx. It is safe to call twice.
 func (s *shell) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -189,6 +190,7 @@ func (s *shell) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		s.turns.Wait()
+		s.tasks.Wait()
 		close(over)
 	})
 	select {

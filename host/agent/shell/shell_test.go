@@ -74,6 +74,8 @@ func TestDriverSuite(t *testing.T) {
 		Long:   "echo started; sleep 1000",
 		Gated:  "touch ran",
 		Ran:    func(*agenttest.Host) bool { return exists(filepath.Join(d, "ran")) },
+
+		Background: "echo started; sleep 1000 &",
 	})
 }
 

@@ -89,7 +89,8 @@ func (b *background) Done(ctx context.Context, status, detail string) error {
 	}
 	defer b.cancel()
 	detail = clip(detail)
-	err := b.m.in(ctx, b.sid, func(a *actor) error { return a.taskDone(b, status, detail) })
+	// It has ended, whatever becomes of ctx.
+	err := b.m.in(context.WithoutCancel(ctx), b.sid, func(a *actor) error { return a.taskDone(b, status, detail) })
 	if _, ok := errors.AsType[*StorageError](err); ok {
 		return errors.Join(err, b.m.bare(b.sid, func(a *actor) error {
 			a.later = append(a.later, func() error { return a.taskDone(b, status, detail) })
