@@ -64,6 +64,11 @@ type Config struct {
 	// Retention bounds what is kept of logs; zero keeps everything.
 	Retention Retention
 
+	MaxQueue  int // 64 prompts wait in one session
+	MaxTree   int // 1000 sessions in one tree
+	MaxDepth  int // 16 levels below a root
+	SpawnRate int // 60 children a minute in one tree
+
 	MaxConns         int // 256 client connections
 	MaxConnsPerToken int // 64 of them with one token
 	// MaxInFlight calls of one connection may be under way: 32.
@@ -128,11 +133,16 @@ func (c Config) withDefaults() (Config, error) {
 	if r := c.Retention; min(int64(r.MaxAge), r.MaxEvents, r.MaxBytes, r.MaxTotalBytes) < 0 {
 		return c, fmt.Errorf("%w: a bound of Retention is negative; use 0 to keep everything", ErrConfig)
 	}
+	if min(c.MaxQueue, c.MaxTree, c.MaxDepth, c.SpawnRate) < 0 {
+		return c, fmt.Errorf("%w: MaxQueue, MaxTree, MaxDepth or SpawnRate is negative; use 0 for the default", ErrConfig)
+	}
 	c.DefaultAgent = cmp.Or(c.DefaultAgent, c.Drivers[0].Info().Name)
 	c.Name = cmp.Or(auth.CleanLabel(c.Name), "muxhost")
 	c.Version = cmp.Or(c.Version, "devel")
 	c.AskTimeout = cmp.Or(c.AskTimeout, 300*time.Second)
 	c.IdleAfter = cmp.Or(c.IdleAfter, 5*time.Minute)
+	c.MaxQueue, c.MaxTree = cmp.Or(c.MaxQueue, 64), cmp.Or(c.MaxTree, 1000)
+	c.MaxDepth, c.SpawnRate = cmp.Or(c.MaxDepth, 16), cmp.Or(c.SpawnRate, 60)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 5*time.Second)
 	c.MaxConns = cmp.Or(c.MaxConns, 256)
 	c.MaxConnsPerToken = cmp.Or(c.MaxConnsPerToken, 64)

@@ -7,6 +7,7 @@ import (
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/internal/blob"
+	"github.com/muxhost/muxhost/host/internal/session"
 	"github.com/muxhost/muxhost/rpc"
 )
 
@@ -43,6 +44,13 @@ func (h *Host) limits() map[string]int64 {
 		"blobUploadBytes":   blob.MaxUpload,
 		"askTimeoutMs":      h.cfg.AskTimeout.Milliseconds(),
 		"drainTimeoutMs":    h.cfg.DrainTimeout.Milliseconds(),
+		"maxQueue":          int64(h.cfg.MaxQueue),
+		"maxTree":           int64(h.cfg.MaxTree),
+		"maxTreeDepth":      int64(h.cfg.MaxDepth),
+		"spawnsPerMinute":   int64(h.cfg.SpawnRate),
+		"maxTasks":          session.MaxTasks,
+		"taskOutputBytes":   session.MaxTaskOutput,
+		"taskWaitMs":        rpc.MaxTaskWaitMs,
 		"maxConns":          int64(h.cfg.MaxConns),
 		"maxConnsPerToken":  int64(h.cfg.MaxConnsPerToken),
 		"maxInFlight":       int64(cmp.Or(h.cfg.MaxInFlight, rpc.DefaultMaxInFlight)),

@@ -82,6 +82,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.sessions, err = session.New(ctx, session.Config{
 		Store: cfg.Store, Publisher: h.publisher, Blobs: h.blobs,
 		Drivers: drivers, DefaultAgent: cfg.DefaultAgent, NewID: newID, Logger: cfg.Logger, Env: cfg.Env,
+		MaxQueue: cfg.MaxQueue, MaxTree: cfg.MaxTree, MaxDepth: cfg.MaxDepth, SpawnRate: cfg.SpawnRate,
 		IdleAfter: cfg.IdleAfter, AskTimeout: cfg.AskTimeout, Retention: cfg.Retention.session(),
 	})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/muxhost/muxhost/host/agent"
 )
 
-// maxTasks bounds the tasks of one session that run at once.
-const maxTasks = 64
+// MaxTasks bounds the tasks of one session that run at once.
+const MaxTasks = 64
 
 // background is a task of an agent; to it, the [agent.Task].
 type background struct {
@@ -48,8 +48,8 @@ func (a *actor) taskStarted(t *turn, b *background, kind, label string) error {
 	if a.turn != t || t.outcome != nil {
 		return agent.ErrTurnOver
 	}
-	if len(a.rec.Tasks) >= maxTasks {
-		return fmt.Errorf("task: %d run in this session already, which is the most: end some", maxTasks)
+	if len(a.rec.Tasks) >= MaxTasks {
+		return fmt.Errorf("task: %d run in this session already, which is the most: end some", MaxTasks)
 	}
 	c := &commit{turn: t.id, next: a.rec.clone()}
 	c.add(frames.TaskStarted{TaskID: b.id, Kind: kind, Label: label})

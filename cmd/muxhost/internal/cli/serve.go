@@ -33,6 +33,7 @@ type serveFlags struct {
 	askTimeout               time.Duration
 	logLevel, logFormat      string
 	keep                     keepFlags
+	limits                   limitFlags
 }
 
 func newServe(a *app) *cobra.Command {
@@ -58,6 +59,7 @@ needs the token, which is minted into the state directory.`,
 	fl.StringVar(&f.tlsKey, "tls-key", "", "key file (PEM) of the certificate")
 	fl.DurationVar(&f.askTimeout, "ask-timeout", 5*time.Minute, "how long an approval waits before it rejects itself")
 	f.keep.add(cmd)
+	f.limits.add(cmd)
 	fl.StringVar(&f.logLevel, "log-level", cmp.Or(a.getenv("MUXHOST_LOG"), "info"), "debug, info, warn or error ($MUXHOST_LOG)")
 	fl.StringVar(&f.logFormat, "log-format", cmp.Or(a.getenv("MUXHOST_LOG_FORMAT"), "text"), "text or json ($MUXHOST_LOG_FORMAT)")
 	return cmd
@@ -164,13 +166,17 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 	if err != nil {
 		return host.Config{}, err
 	}
-	return host.Config{
+	cfg := host.Config{
 		Drivers: []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})},
 		Name:    name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
 		AllowHosts: f.allowHosts, AllowOrigins: f.allowOrigins, TLS: conf,
 		BlobDir: filepath.Join(dir, blobDirName), AskTimeout: f.askTimeout,
 		Retention: keep,
-	}, nil
+	}
+	if err := f.limits.apply(&cfg); err != nil {
+		return host.Config{}, err
+	}
+	return cfg, nil
 }
 
 func (a *app) logger(f serveFlags) (*slog.Logger, error) {
