@@ -28,7 +28,7 @@ const model = "script-1"
 func (d driver) Info() agent.Info {
 	return agent.Info{
 		Name: "demo", Kind: "demo", Provider: "none", Model: model, Models: []string{model},
-		Capabilities: []string{"questions", "subagents"},
+		Capabilities: []string{"questions", "subagents", "tasks"},
 	}
 }
 
@@ -60,6 +60,7 @@ type demo struct {
 	closed bool
 	turns  sync.WaitGroup // added to under mu, while not closed
 	used   frames.Usage   // by all turns so far
+	tasks  sync.WaitGroup // background work; begun by turns only
 }
 
 // Prompt plays one turn.
@@ -93,6 +94,8 @@ func (d *demo) play(ctx context.Context, pl *player, text string) error {
 		return pl.asks(ctx)
 	case roleSpawns:
 		return pl.spawns(ctx)
+	case roleTasks:
+		return pl.background(ctx)
 	case roleExplore, roleTests, roleFix:
 		return pl.run(ctx, scripts[d.config.Role])
 	}
@@ -101,6 +104,8 @@ func (d *demo) play(ctx context.Context, pl *player, text string) error {
 		return pl.run(ctx, scripts["hello"])
 	case "show me":
 		return pl.run(ctx, scripts[roleShow])
+	case "background":
+		return pl.run(ctx, scripts["background"])
 	}
 	return pl.run(ctx, scripts["echo"])
 }
@@ -108,7 +113,7 @@ func (d *demo) play(ctx context.Context, pl *player, text string) error {
 // Steer takes nothing: a script cannot listen.
 func (d *demo) Steer(context.Context, agent.Prompt) error { return agent.ErrNotTaken }
 
-// Close cancels a running turn and waits for its end or for ctx. It is safe to
+// Close cancels a running turn and all tasks, and waits for their end or for ctx. It is safe to
 // call twice.
 func (d *demo) Close(ctx context.Context) error {
 	d.mu.Lock()
@@ -119,6 +124,7 @@ func (d *demo) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		d.turns.Wait()
+		d.tasks.Wait()
 		close(over)
 	})
 	select {
@@ -139,6 +145,7 @@ func (d *demo) spend(u frames.Usage) frames.Usage {
 	d.used.CacheReadTokens += u.CacheReadTokens
 	d.used.ContextTokens, d.used.ContextWindow = u.ContextTokens, u.ContextWindow
 	d.used.Currency = "USD"
-	d.used.Cost = fmt.Sprintf("%.4f", float64(d.used.InputTokens+5*d.used.OutputTokens)/1e6)
+	millionths := d.used.InputTokens + 5*d.used.OutputTokens
+	d.used.Cost = fmt.Sprintf("%d.%06d", millionths/1e6, millionths%1e6)
 	return d.used
 }

@@ -56,6 +56,8 @@ func TestDriverSuite(t *testing.T) {
 		Long:   "show me",
 		Gated:  "show me",
 		Bubble: true,
+
+		Background: "background",
 		Ran: func(h *agenttest.Host) bool {
 			for _, s := range h.Sessions() {
 				gated := map[frames.CallID]bool{}
@@ -275,4 +277,49 @@ func TestOddConfigIsRefused(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// "background" begins a task that outlives the turn, prints at the script's pace
+// and ends by itself.
+func TestBackgroundBeginsATask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := open(t, 1, "", agenttest.Script{})
+		play(t, s, "background")
+		k := s.Tasks()[0]
+		began := time.Now()
+		status, detail := k.Wait()
+		if d := time.Since(began); status != "completed" || detail != "8 steps" || d < time.Second || !strings.HasSuffix(k.Printed(), "linking\ndone\n") {
+			t.Errorf("the task ended %s (%s) %v after the turn and printed %q", status, detail, d, k.Printed())
+		}
+		if !strings.Contains(said(s), string(k.ID())) {
+			t.Errorf("it said %q, want the task's id", said(s))
+		}
+	})
+}
+
+// Role tasks begins its tasks, which print exactly their chunks, or go on until
+// they are cancelled.
+func TestRoleTasksKeepsItsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := open(t, 0, `{"role":"tasks","count":3,"chunks":4,"size":9,"everyMs":250}`, agenttest.Script{})
+		began := time.Now()
+		play(t, s, "go")
+		for _, k := range s.Tasks() {
+			if status, _ := k.Wait(); status != "completed" || len(k.Printed()) != 40 {
+				t.Errorf("%s: %s, printed %q", k.Label, status, k.Printed())
+			}
+		}
+		if d := time.Since(began); d != time.Second || len(s.Tasks()) != 3 {
+			t.Errorf("%d tasks took %v, want 3 and 1s", len(s.Tasks()), d)
+		}
+		_, s = open(t, 0, `{"role":"tasks","everyMs":1000}`, agenttest.Script{})
+		play(t, s, "go")
+		wait := time.NewTimer(time.Hour)
+		<-wait.C
+		k := s.Tasks()[0]
+		k.Cancel()
+		if status, _ := k.Wait(); status != "cancelled" || strings.Count(k.Printed(), "\n") < 3600 {
+			t.Errorf("it ended %s after %d lines, want cancelled after an hour", status, strings.Count(k.Printed(), "\n"))
+		}
+	})
 }

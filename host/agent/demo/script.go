@@ -15,6 +15,7 @@ const (
 	roleStream  = "stream"
 	roleAsks    = "asks"
 	roleSpawns  = "spawns"
+	roleTasks   = "tasks"
 )
 
 // The pace at speed 1.
@@ -32,6 +33,14 @@ var scripts = map[string][]step{
 		think{"A prompt. I have no model, so I repeat it."},
 		say{"You said: {prompt}\n\nI am a demonstration without a model; write `show me` for the tour."},
 		spend{frames.Usage{InputTokens: 40, OutputTokens: 30, ContextTokens: 70, ContextWindow: 200_000}},
+	},
+
+	"background": {
+		think{"A build takes long; it can go on while we talk."},
+		background{"demo", "Build everything (pretended)", []string{
+			"compiling frames\n", "compiling store\n", "compiling mux\n", "compiling rpc\n", "compiling host\n", "compiling cmd\n", "linking\n", "done\n",
+		}, "completed", "8 steps"},
+		say{"The build goes on in the background as task `{task}`. Look at it with `muxhost tasks`."},
 	},
 
 	roleShow: {
