@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -161,19 +160,12 @@ func (m *Manager) tasksOf(ctx context.Context, sid frames.SessionID, id frames.T
 
 // foldTasks folds the log up to head, from its base.
 func (m *Manager) foldTasks(ctx context.Context, sid frames.SessionID, id frames.TaskID, head frames.Seq) (*works, error) {
-	w, after := &works{sid: sid, id: id}, frames.Seq(0)
-	base, err := m.cfg.Store.Get(ctx, store.TableBase, string(sid))
+	v, _, err := m.base(ctx, sid)
 	if err != nil {
 		return nil, err
 	}
-	if base != nil {
-		v := frames.NewView()
-		if err := json.Unmarshal(base, v); err != nil {
-			return nil, err
-		}
-		w.base(v)
-		after = v.Seq
-	}
+	w, after := &works{sid: sid, id: id}, v.Seq
+	w.base(v)
 	for after < head {
 		evs, err := m.cfg.Store.Read(ctx, sid, after, 0, 0)
 		if err != nil {

@@ -202,6 +202,9 @@ func TestWaitKeepsNothingFromEnding(t *testing.T) {
 		if s, _ := r.m.Get(sid); s.State != frames.StateIdle || k.Context().Err() != nil {
 			t.Errorf("the session is %s, its task's context %v; want it idle with a task", s.State, k.Context().Err())
 		}
+		if n := len(r.tasks(session.TaskFilter{})); n != 1 {
+			t.Errorf("%d tasks of live sessions, want that one: it keeps its session live", n)
+		}
 		if err := r.m.Close(r.t.Context(), nil, sid, nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -493,4 +496,57 @@ func TestCancelTaskReachesAChildBeingMade(t *testing.T) {
 			t.Errorf("%d turns reached the agent, want the parent's only", len(ps))
 		}
 	})
+}
+
+// Tasks whose events were trimmed come from the log's base.
+func TestTasksOutliveATrim(t *testing.T) {
+	bubble(t, func(r *rig) {
+		f, tasks := r.begins("one", "two")
+		r.agent.on("go", f)
+		r.agent.on("kids", spawns("kid"))
+		sid := r.create(session.CreateArgs{})
+		r.prompt(sid, "go")
+		r.prompt(sid, "kids")
+		r.wait()
+		if err := (<-tasks).Done(r.t.Context(), "failed", "exit 4"); err != nil {
+			t.Fatal(err)
+		}
+		if err := (<-tasks).Done(r.t.Context(), "completed", ""); err != nil {
+			t.Fatal(err)
+		}
+		want := states(r.tasks(session.TaskFilter{Session: sid}))
+		r.stop()
+		log := r.log(sid)
+		for cut := range log[1:] { // also within turns, which is harder
+			r.cut(sid, log, frames.Seq(cut+2))
+			r.start()
+			ts := r.tasks(session.TaskFilter{Session: sid})
+			if got := states(ts); !slices.Equal(got, want) || len(got) != 3 {
+				t.Errorf("before %d was trimmed: %v, want %v", cut+2, got, want)
+			}
+			if k, err := r.m.Task(r.t.Context(), sid, ts[2].ID); err != nil || k.Child == "" || k.Started.IsZero() || k.Turn == "" {
+				t.Errorf("before %d was trimmed: the child is %+v, %v", cut+2, k, err)
+			}
+			r.stop()
+		}
+		r.start()
+	})
+}
+
+// cut drops the events before a seq and stores their fold, as retention does.
+func (r *rig) cut(sid frames.SessionID, log []frames.Event, before frames.Seq) {
+	r.t.Helper()
+	v := frames.NewView()
+	for _, e := range log[:before-1] {
+		if err := v.ApplyEvent(e); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	b, err := v.MarshalJSON()
+	if err == nil {
+		err = r.store.Trim(r.t.Context(), sid, before, store.Row{Table: store.TableBase, Key: string(sid), Value: b})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }
