@@ -38,8 +38,8 @@ export class Link {
     this.take = take;
     this.silenceMs = silenceMs;
     this.over = new Promise((resolve) => (this.resolveOver = resolve));
-    socket.addEventListener("message", (e: { data: unknown }) => this.message(e.data));
-    socket.addEventListener("close", (e: { code?: number; reason?: string }) => {
+    socket.addEventListener("message", (e) => this.message(e.data));
+    socket.addEventListener("close", (e) => {
       const code = e.code ?? 1006;
       this.end(new ConnectionError(code, `the connection ended: ${code} ${e.reason ?? ""}`.trimEnd(), { reason: e.reason ?? "" }));
     });

@@ -1,6 +1,6 @@
 import type { EventEnvelope, SubscribeParams } from "./gen.js";
 import { isObject } from "./shape.js";
-import type { WebSocketLike, WebSocketMaker } from "./socket.js";
+import type { WebSocketEvent, WebSocketLike, WebSocketMaker } from "./socket.js";
 import type { Frame } from "./wire.js";
 
 /** A call that a client made. */
@@ -203,7 +203,7 @@ class MockSocket implements WebSocketLike {
   readyState = 0;
   readonly headers: Record<string, string>;
   private readonly host: MockTransport;
-  private readonly listeners = new Map<string, ((event: never) => void)[]>();
+  private readonly listeners = new Map<string, ((event: WebSocketEvent) => void)[]>();
 
   constructor(host: MockTransport, headers: Record<string, string>) {
     this.host = host;
@@ -211,7 +211,7 @@ class MockSocket implements WebSocketLike {
     host.attach(this);
   }
 
-  addEventListener(type: string, listener: (event: never) => void): void {
+  addEventListener(type: string, listener: (event: WebSocketEvent) => void): void {
     this.listeners.set(type, [...(this.listeners.get(type) ?? []), listener]);
   }
 
@@ -254,6 +254,6 @@ class MockSocket implements WebSocketLike {
   }
 
   private emit(type: string, event: object): void {
-    for (const listener of this.listeners.get(type) ?? []) listener({ type, ...event } as never);
+    for (const listener of this.listeners.get(type) ?? []) listener({ type, ...event });
   }
 }

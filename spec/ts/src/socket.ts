@@ -1,5 +1,14 @@
 import { ConnectionError, UnauthorizedError } from "./errors.js";
 
+/** What the client reads of a WebSocket's events; each kind has some of it. */
+export interface WebSocketEvent {
+  readonly type: string;
+  readonly data?: unknown;
+  readonly code?: number;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
 /** What the client needs of a WebSocket; those of browsers, of Node 22 and of `@muxhost/client/node` are such. */
 export interface WebSocketLike {
   readonly protocol: string;
@@ -7,7 +16,7 @@ export interface WebSocketLike {
   readonly status?: number;
   send(data: string): void;
   close(code?: number, reason?: string): void;
-  addEventListener(type: "open" | "message" | "close" | "error", listener: (event: never) => void): void;
+  addEventListener(type: "open" | "message" | "close" | "error", listener: (event: WebSocketEvent) => void): void;
 }
 
 /** Makes WebSockets. One whose `headers` is true sends the headers of the third argument, and gets the token in one. */
@@ -81,8 +90,8 @@ function opened(socket: WebSocketLike, signal: AbortSignal): Promise<void> {
     const timer = setTimeout(() => fail(`no answer in ${openTimeoutMs / 1000} s`), openTimeoutMs);
     signal.addEventListener("abort", abort);
     socket.addEventListener("open", () => settle(resolve));
-    socket.addEventListener("error", (e: { message?: string }) => fail(e.message ?? "the connection failed"));
-    socket.addEventListener("close", (e: { code?: number; reason?: string }) => fail(e.reason || `closed with ${e.code ?? 1006}`, e.code));
+    socket.addEventListener("error", (e) => fail(e.message ?? "the connection failed"));
+    socket.addEventListener("close", (e) => fail(e.reason || `closed with ${e.code ?? 1006}`, e.code));
   });
 }
 

@@ -34,8 +34,8 @@ class Peer {
 
   constructor(url: string, token: string) {
     this.ws = new NodeWebSocket(`${url.replace("http", "ws")}/v1/ws`, ["muxhost.v1"], { headers: { Authorization: `Bearer ${token}` } });
-    this.ws.addEventListener("message", (e: { data: string }) => {
-      const m = JSON.parse(e.data) as Json;
+    this.ws.addEventListener("message", (e) => {
+      const m = JSON.parse(e.data as string) as Json;
       ("method" in m ? this.frames : this.responses).push(m);
       this.wake();
     });

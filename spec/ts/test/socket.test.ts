@@ -77,7 +77,7 @@ function connect(url: string): { ws: NodeWebSocket; next: (type: SocketEvent["ty
   for (const type of ["open", "message", "close", "error"] as const) {
     const queue = { events: [] as SocketEvent[], wake: (): void => {} };
     queues.set(type, queue);
-    ws.addEventListener(type, (e: SocketEvent) => {
+    ws.addEventListener(type, (e) => {
       queue.events.push(e);
       queue.wake();
     });

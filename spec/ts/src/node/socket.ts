@@ -3,6 +3,7 @@ import { request as httpRequest } from "node:http";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Duplex } from "node:stream";
+import type { WebSocketEvent, WebSocketLike } from "../socket.js";
 import { encodeFrame, opcode, ProtocolError, Reader, validCloseCode } from "./frame.js";
 
 /** The largest message that is taken, in bytes; a whole view may be large. */
@@ -18,17 +19,14 @@ export interface NodeWebSocketInit {
   ca?: string | Buffer;
 }
 
-/** What listeners get; each kind of event has some of it. */
-export interface SocketEvent {
+/** What listeners get. */
+export interface SocketEvent extends WebSocketEvent {
   readonly type: "open" | "message" | "close" | "error";
   readonly data?: string | Uint8Array;
-  readonly code?: number;
-  readonly reason?: string;
-  readonly message?: string;
 }
 
 /** A WebSocket client over node:http, with the interface of those of browsers, that can send headers and tells the status of a refusal. */
-export class NodeWebSocket {
+export class NodeWebSocket implements WebSocketLike {
   static readonly headers = true;
 
   /** The same, for a host whose certificate these (PEM) vouch for. */
@@ -47,7 +45,7 @@ export class NodeWebSocket {
   /** 0 connecting, 1 open, 2 closing, 3 closed. */
   readyState: 0 | 1 | 2 | 3 = 0;
 
-  private readonly listeners = new Map<string, Set<(event: never) => void>>();
+  private readonly listeners = new Map<string, Set<(event: SocketEvent) => void>>();
   private readonly reader = new Reader(maxMessage);
   private readonly utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   private readonly request: ClientRequest;
@@ -72,12 +70,12 @@ export class NodeWebSocket {
     this.request.end();
   }
 
-  addEventListener(type: SocketEvent["type"], listener: (event: never) => void): void {
+  addEventListener(type: SocketEvent["type"], listener: (event: SocketEvent) => void): void {
     const set = this.listeners.get(type) ?? new Set();
     this.listeners.set(type, set.add(listener));
   }
 
-  removeEventListener(type: SocketEvent["type"], listener: (event: never) => void): void {
+  removeEventListener(type: SocketEvent["type"], listener: (event: SocketEvent) => void): void {
     this.listeners.get(type)?.delete(listener);
   }
 
@@ -103,7 +101,7 @@ export class NodeWebSocket {
   }
 
   private emit(event: SocketEvent): void {
-    for (const listener of [...(this.listeners.get(event.type) ?? [])]) listener(event as never);
+    for (const listener of [...(this.listeners.get(event.type) ?? [])]) listener(event);
   }
 
   private fail(message: string): void {
