@@ -12,24 +12,28 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host"
-	"github.com/muxhost/muxhost/host/hosttest"
 	"github.com/muxhost/muxhost/rpc"
 	"github.com/muxhost/muxhost/rpc/client"
 )
 
-// client connects the Go client, by way of addr (host:port).
-func (r *rig) client(addr, token string) *client.Client {
+// client connects the Go client; by, when not nil, meddles with its connections.
+func (r *rig) client(token string, by func(net.Conn) net.Conn) *client.Client {
 	r.t.Helper()
-	by := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, addr)
+	web := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err == nil && by != nil {
+			c = by(c)
+		}
+		return c, err
 	}}}
 	c, err := client.Dial(r.t.Context(), client.Options{
-		URL: r.srv.URL, Token: token, Label: "go", HTTPClient: by, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+		URL: r.srv.URL, Token: token, Label: "go", HTTPClient: web, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -38,7 +42,49 @@ func (r *rig) client(addr, token string) *client.Client {
 	return c
 }
 
-func (r *rig) addr() string { return strings.TrimPrefix(r.srv.URL, "http://") }
+// cutting is a connection that breaks after some bytes, in either direction;
+// negative is never.
+type cutting struct {
+	net.Conn
+	up, down atomic.Int64
+}
+
+func (c *cutting) Write(p []byte) (int, error) {
+	if left := c.up.Add(int64(-len(p))) + int64(len(p)); left < int64(len(p)) {
+		n, _ := c.Conn.Write(p[:max(left, 0)])
+		_ = c.Close()
+		return n, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *cutting) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.down.Add(int64(-n)) < 0 {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// cuts makes one connection after the other break: in the middle of the second
+// chunk sent, or with an answer on its way back. It stops once calm is set.
+func cuts(calm *atomic.Bool, n *atomic.Int64) func(net.Conn) net.Conn {
+	return func(raw net.Conn) net.Conn {
+		c := &cutting{Conn: raw}
+		c.up.Store(1 << 40)
+		c.down.Store(1 << 40)
+		if calm.Load() {
+			return c
+		}
+		if n.Add(1)%2 == 1 {
+			c.up.Store(1_000_000)
+		} else {
+			c.down.Store(600)
+		}
+		return c
+	}
+}
 
 // noise returns n bytes that compress to nothing shorter.
 func noise(n int) []byte {
@@ -53,19 +99,18 @@ func noise(n int) []byte {
 // an image of a prompt, and reads back byte for byte, by others too.
 func TestImageInChunksOverBrokenConnections(t *testing.T) {
 	r := start(t, func(c *host.Config) { c.BlobDir = t.TempDir() })
-	proxy, err := hosttest.NewProxy(r.addr(), 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.MaxBytes = 1500 // a few answers
-	t.Cleanup(func() { _ = proxy.Close() })
-	c := r.client(proxy.Addr(), canary)
+	var calm atomic.Bool
+	var broken atomic.Int64
+	c := r.client(canary, cuts(&calm, &broken))
 	image := noise(5_000_000)
 	id, n, err := c.WriteBlob(t.Context(), bytes.NewReader(image))
 	if err != nil || n != int64(len(image)) || id != blobID(image) {
 		t.Fatalf("WriteBlob = %s, %d, %v", id, n, err)
 	}
-	proxy.Calm()
+	calm.Store(true)
+	if broken.Load() < 4 {
+		t.Errorf("%d connections broke, want some", broken.Load())
+	}
 	s, err := c.Create(t.Context(), rpc.CreateParams{Cwd: r.cwd})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +130,7 @@ func TestImageInChunksOverBrokenConnections(t *testing.T) {
 		t.Fatalf("the prompt became %+v", got)
 	}
 	var back bytes.Buffer
-	if n, err := r.client(r.addr(), canary).ReadBlob(t.Context(), got[1].Blob, &back); err != nil || n != int64(len(image)) || !bytes.Equal(back.Bytes(), image) {
+	if n, err := r.client(canary, nil).ReadBlob(t.Context(), got[1].Blob, &back); err != nil || n != int64(len(image)) || !bytes.Equal(back.Bytes(), image) {
 		t.Errorf("ReadBlob gave %d bytes, %v", n, err)
 	}
 }
@@ -182,13 +227,13 @@ func TestBlobWriteRefusals(t *testing.T) {
 func TestWriteBlobOfABrokenSource(t *testing.T) {
 	r := start(t, nil)
 	broken := errors.New("no more")
-	_, _, err := r.client(r.addr(), canary).WriteBlob(t.Context(), io.MultiReader(bytes.NewReader(noise(600_000)), failing{broken}))
+	_, _, err := r.client(canary, nil).WriteBlob(t.Context(), io.MultiReader(bytes.NewReader(noise(600_000)), failing{broken}))
 	if !errors.Is(err, broken) {
 		t.Errorf("WriteBlob: %v, want the reader's error", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := r.client(r.addr(), canary).WriteBlob(ctx, bytes.NewReader(nil)); !errors.Is(err, context.Canceled) {
+	if _, _, err := r.client(canary, nil).WriteBlob(ctx, bytes.NewReader(nil)); !errors.Is(err, context.Canceled) {
 		t.Errorf("WriteBlob after the end: %v", err)
 	}
 }

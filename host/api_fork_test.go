@@ -131,7 +131,7 @@ func TestExportOverTheWire(t *testing.T) {
 	r := start(t, nil)
 	p := r.dial(canary)
 	src, ends := r.told(p, map[string]any{"title": "one"})
-	c := r.client(r.addr(), canary)
+	c := r.client(canary, nil)
 	for format, want := range map[string]string{"jsonl": `{"type":"session/created","seq":1,`, "markdown": "# one\n"} {
 		x, err := c.Export(t.Context(), rpc.ExportParams{SessionID: src.SessionID, Format: format})
 		if err != nil || x.Head != ends[1] {
