@@ -48,7 +48,6 @@ func (h *Host) sendBackup(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	out := &backupWriter{w: w, ctl: http.NewResponseController(w)}
-	_ = out.ctl.SetReadDeadline(time.Time{}) // else the server takes the client for gone; not every server can
 	defer context.AfterFunc(h.ctx, func() {
 		cancel(store.ErrClosed)
 		_ = out.ctl.SetWriteDeadline(time.Now())
