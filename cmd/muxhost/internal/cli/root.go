@@ -81,7 +81,7 @@ programs watch and steer them. Start with: muxhost serve`,
 	root.AddCommand(
 		newServe(a), newRun(a), newLs(a), newShow(a), newTail(a), newHistory(a), newSend(a), newCancel(a),
 		newInbox(a), newApprove(a), newReject(a), newAnswer(a), newWait(a), newRPC(a), newStatus(a), newStop(a), newVersion(a),
-		newBackup(a), newRestore(a), newCheck(a), newCompact(a), newConform(a),
+		newBackup(a), newRestore(a), newCheck(a), newCompact(a), newConform(a), newTokens(a), newClients(a),
 	)
 	for _, c := range root.Commands() {
 		usageErrors(c)
