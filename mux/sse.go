@@ -54,7 +54,7 @@ func (h *Hub) AcceptEvents(w http.ResponseWriter, r *http.Request, o EventsOptio
 	c.ws = &mute{gate: c.gate, turn: make(chan struct{}, 1)}
 	err := h.join(r.Context(), c, o.Subscribe)
 	if err == nil {
-		err = c.head(http.StatusOK, w.Header(), "text/event-stream", fmt.Appendf(nil, "retry: %d\n\n", retrySoon))
+		err = c.head(http.StatusOK, w.Header(), "text/event-stream", fmt.Appendf(nil, "retry: %d\n\n", retryMs))
 	}
 	if err != nil {
 		h.turnAway(c, w.Header(), o.Refuse, err)

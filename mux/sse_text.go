@@ -10,12 +10,10 @@ import (
 	"github.com/muxhost/muxhost/frames"
 )
 
-// How long a browser waits before it comes back by itself, in milliseconds: after a
-// cut, and after an end that says not to. Then only a refusal stops it.
-const (
-	retrySoon  = 1_000
-	retryLater = 60_000
-)
+// retryMs is how long a browser waits before it comes back by itself, in
+// milliseconds. It also comes back after an end that says not to, and only a refusal
+// stops it: the sooner, the better.
+const retryMs = 1_000
 
 // eventText writes notifications as Server-Sent Events: the method is the event,
 // the params are the data, on one line. A durable event of a session has an id,
@@ -136,9 +134,5 @@ func closeEvent(code int, reason string) []byte {
 	if err != nil {
 		data = []byte("{}")
 	}
-	retry := retrySoon
-	if code != codeGoingAway && code != codeSlow {
-		retry = retryLater
-	}
-	return fmt.Appendf(nil, "retry: %d\nevent: mux/closed\ndata: %s\n\n", retry, data)
+	return fmt.Appendf(nil, "retry: %d\nevent: mux/closed\ndata: %s\n\n", retryMs, data)
 }
