@@ -24,7 +24,8 @@ func asyncAPI() object {
 		{"info", object{
 			{"title", "muxhost"},
 			{"version", frames.ProtocolVersion},
-			{"description", "One WebSocket for each client: frames come down it, calls go up."},
+			{"description", "One WebSocket for each client: frames come down it, calls go up. Clients without WebSockets get the same frames as " +
+				"Server-Sent Events from GET /v1/events, and make calls with POST /v1/rpc."},
 		}},
 		{"defaultContentType", "application/json"},
 		{"servers", object{{"local", object{{"host", "127.0.0.1:7717"}, {"protocol", "ws"}}}}},

@@ -59,7 +59,10 @@ func eventsTable() []byte {
 }
 
 func framesTable() []byte {
-	p := newPage("Frames", "JSON-RPC notifications from the host; the type is the method. Schemas: [schema/frames](schema/frames).")
+	p := newPage("Frames",
+		"JSON-RPC notifications from the host, over the WebSocket `/v1/ws`; the type is the method. Schemas: [schema/frames](schema/frames).",
+		"They also come as Server-Sent Events, `GET /v1/events?session=ID&since=N` (`session` as often as you like, `tree=1`, `host=1`): the type is the `event`, "+
+			"the params are the `data`, a durable event has the `id` `SESSION:EPOCH:SEQ`, which `Last-Event-ID` brings back. A cursor that expired is HTTP 410.")
 	p.table("type", "params", "what it says")
 	for _, f := range frames.FrameTypes() {
 		p.row(code(string(f.Type)), members(paramsType(f)), f.Doc)
@@ -69,7 +72,8 @@ func framesTable() []byte {
 
 func methodsTable() []byte {
 	p := newPage("Methods",
-		"JSON-RPC calls of a client, over `/v1/ws`. Unknown params are refused. "+
+		"JSON-RPC calls of a client, over the WebSocket `/v1/ws`, or one at a time as the body of `POST /v1/rpc`, whose response has the JSON-RPC response "+
+			"(`mux.subscribe` and `mux.unsubscribe` need the WebSocket). Unknown params are refused. "+
 			"A scope includes those before it: `observe`, `answer`, `operate`, `admin`. "+
 			"Schemas: [schema/params](schema/params), [schema/results](schema/results).")
 	p.table("method", "scope", "params → result", "what it does")

@@ -25,7 +25,7 @@ func info() object {
 	return object{
 		{"title", "muxhost"},
 		{"version", frames.ProtocolVersion},
-		{"description", "Runs coding agents; clients call these methods over the WebSocket /v1/ws."},
+		{"description", "Runs coding agents; clients call these methods over the WebSocket /v1/ws, or one at a time with POST /v1/rpc."},
 	}
 }
 
