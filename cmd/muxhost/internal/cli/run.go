@@ -89,16 +89,7 @@ func createFor(ctx context.Context, c *client.Client, prompt, cwd string, f runF
 }
 
 func promptSession(ctx context.Context, c *client.Client, sid frames.SessionID, text string, mode frames.PromptMode) (rpc.PromptResult, error) {
-	p := rpc.PromptParams{
-		SessionID: sid, Content: []frames.ContentBlock{frames.Text(text)}, Mode: mode,
-		PromptID: frames.PromptID(newID()), // so that a lost answer can be asked for again
-	}
-	for {
-		res, err := c.Prompt(ctx, p)
-		if _, lost := errors.AsType[*client.LostError](err); !lost || ctx.Err() != nil {
-			return res, err
-		}
-	}
+	return promptContent(ctx, c, sid, []frames.ContentBlock{frames.Text(text)}, mode)
 }
 
 // watchRun subscribes before it prompts, so that nothing is missed.

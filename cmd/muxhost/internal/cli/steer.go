@@ -16,12 +16,14 @@ import (
 
 func newSend(a *app) *cobra.Command {
 	var steer, inject, asJSON bool
+	var with attachments
 	cmd := &cobra.Command{
 		Use:   "send ID TEXT",
 		Short: "Give a session a prompt; it is queued when a turn runs",
 		Long: `Gives a session a prompt and returns once the host has it safely. TEXT may be -
 to read it from standard input. --steer hands it to the running turn instead;
---inject adds it as context without running anything.`,
+--inject adds it as context without running anything. --image and --attach send
+files with it.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			mode := frames.ModeQueue
@@ -33,16 +35,18 @@ to read it from standard input. --steer hands it to the running turn instead;
 			case inject:
 				mode = frames.ModeInject
 			}
-			return a.send(cmd.Context(), args[0], args[1], mode, asJSON)
+			return a.send(cmd.Context(), args[0], args[1], mode, with, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&steer, "steer", false, "hand it to the running turn")
 	cmd.Flags().BoolVar(&inject, "inject", false, "add it as context only")
+	cmd.Flags().StringArrayVar(&with.images, "image", nil, "send an image with it; may be repeated")
+	cmd.Flags().StringArrayVar(&with.files, "attach", nil, "send a file with it; may be repeated")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }
 
-func (a *app) send(ctx context.Context, id, text string, mode frames.PromptMode, asJSON bool) error {
+func (a *app) send(ctx context.Context, id, text string, mode frames.PromptMode, with attachments, asJSON bool) error {
 	if text == "-" {
 		b, err := readAllLimited(a.stdin, frames.MaxMessage)
 		if err != nil {
@@ -55,7 +59,11 @@ func (a *app) send(ctx context.Context, id, text string, mode frames.PromptMode,
 		return err
 	}
 	defer c.Close()
-	res, err := promptSession(ctx, c, sid, text, mode)
+	files, err := with.blocks(ctx, c)
+	if err != nil {
+		return err
+	}
+	res, err := promptContent(ctx, c, sid, append([]frames.ContentBlock{frames.Text(text)}, files...), mode)
 	if err != nil {
 		return err
 	}
