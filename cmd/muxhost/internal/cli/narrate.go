@@ -121,7 +121,9 @@ func (n *narrator) event(sid frames.SessionID, e frames.Event) error {
 	case *frames.AssistantMessage:
 		n.message(sid, s, p.Content, p.Blocks)
 	case *frames.ReasoningMessage:
-		n.note(sid, n.style.Dim("∙ "+n.text(textOf(p.Content))))
+		if len(p.Content) > 0 { // else it is withheld
+			n.note(sid, n.style.Dim("∙ "+n.text(textOf(p.Content))))
+		}
 	case *frames.ToolCall:
 		n.toolCall(sid, s, p)
 	case *frames.ToolProgress:

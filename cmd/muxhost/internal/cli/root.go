@@ -80,6 +80,7 @@ programs watch and steer them. Start with: muxhost serve`,
 	root.PersistentFlags().StringVar(&a.color, "color", "auto", "auto, always or never")
 	root.AddCommand(
 		newServe(a), newRun(a), newLs(a), newShow(a), newTail(a), newHistory(a), newSend(a), newCancel(a),
+		newFork(a), newExport(a), newReplay(a),
 		newInbox(a), newApprove(a), newReject(a), newAnswer(a), newWait(a), newRPC(a), newStatus(a), newStop(a), newVersion(a),
 		newBackup(a), newRestore(a), newCheck(a), newCompact(a), newConform(a), newTokens(a), newClients(a),
 	)
