@@ -82,6 +82,17 @@ test("events are neither lost nor repeated over cuts", async (t) => {
   ]);
 });
 
+// What a host repeats, whatever it is, reaches the consumer once.
+test("a repeated event is dropped", async (t) => {
+  const { host, client, seen } = await scene(t);
+  host.session("s");
+  await client.subscribe({ sessions: [{ sessionId: "s", since: 0 }] });
+  for (const seq of [1, 1, 2, 1, 2, 3, 3]) host.push("session/event", { sessionId: "s", event: { seq, ts: "2026-01-01T00:00:00Z", ...message(`${seq}`) } });
+  await settled();
+  assert.deepEqual(seqs(seen), [1, 2, 3]);
+  assert.equal(host.connections, 1);
+});
+
 // A host that leaves out a durable event, or sends a live one too early, is left and taken up at the cursor.
 test("a hole makes the client come back", async (t) => {
   const { host, client, seen, states, pass } = await scene(t);
