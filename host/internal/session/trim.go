@@ -39,8 +39,8 @@ func (m *Manager) findCut(ctx context.Context, sid frames.SessionID, s logSpan, 
 	if t := rec.Turn; t != nil {
 		c.head = min(c.head, t.After+1)
 	}
-	for _, id := range rec.waiting() {
-		c.waiting[id] = struct{}{}
+	for _, q := range rec.Queue {
+		c.waiting[q.ID] = struct{}{}
 	}
 	for after := s.first - 1; ; {
 		evs, err := m.cfg.Store.Read(ctx, sid, after, 0, 0)
@@ -75,7 +75,7 @@ func (c *cutter) take(e *store.Event) (more bool, err error) {
 		return false, nil
 	}
 	switch frames.EventType(e.Type) {
-	case frames.TurnStartEvent, frames.TurnEndEvent, frames.PromptQueuedEvent, frames.ContextMessageEvent,
+	case frames.TurnStartEvent, frames.TurnEndEvent, frames.PromptQueuedEvent,
 		frames.ApprovalAskedEvent, frames.ApprovalDecidedEvent, frames.QuestionAskedEvent, frames.QuestionDecidedEvent:
 	default:
 		return true, nil
@@ -94,9 +94,6 @@ func (c *cutter) take(e *store.Event) (more bool, err error) {
 	case *frames.TurnEnd:
 		return c.end(d), nil
 	case *frames.PromptQueued:
-		_, waits := c.waiting[p.PromptID]
-		return !waits, nil
-	case *frames.ContextMessage:
 		_, waits := c.waiting[p.PromptID]
 		return !waits, nil
 	case *frames.ApprovalAsked:

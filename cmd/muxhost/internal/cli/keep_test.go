@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host"
+	"github.com/muxhost/muxhost/rpc"
 )
 
 // The flags that bound what is kept take units, and refuse what cannot be meant.
@@ -48,4 +50,43 @@ func TestKeepFlagsTakeUnits(t *testing.T) {
 			t.Errorf("%s reads %d and prints %s, %v", s, b, b.String(), err)
 		}
 	}
+}
+
+// Where the oldest turns are no longer kept, history and tail say so and go on from
+// what is.
+func TestVerbsSayWhatIsNoLongerKept(t *testing.T) {
+	d := &desktop{t: t, dir: stateIn(t), cwd: t.TempDir()}
+	s := serveIn(t, d.dir, "--keep-events", "12")
+	c, err := s.a.dial(t.Context(), d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	made, err := c.Create(t.Context(), rpc.CreateParams{Cwd: d.cwd, Policy: &frames.Policy{Rules: []frames.Rule{{Tool: "sh", Decision: "allow"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sid := made.SessionID
+	for range 8 {
+		if _, err := c.Prompt(t.Context(), rpc.PromptParams{SessionID: sid, Content: []frames.ContentBlock{frames.Text("true")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var page rpc.HistoryResult
+	for page.First <= 1 {
+		if page, err = c.History(t.Context(), rpc.HistoryParams{SessionID: sid, Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		<-tick.C
+	}
+	for _, verb := range []string{"history", "tail"} {
+		r := d.run(verb, string(sid))
+		if r.code != 0 || !strings.Contains(r.out+r.err, "are no longer kept") {
+			t.Errorf("%s: exit %d\n%s\n%s", verb, r.code, r.out, r.err)
+		}
+	}
+	d.fails(exitFailed, "the log holds events", "tail", string(sid), "--since", "1")
+	d.fails(exitFailed, "are no longer kept: read on after", "history", string(sid), "--after", "1")
 }

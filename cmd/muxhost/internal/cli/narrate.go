@@ -81,7 +81,11 @@ func (n *narrator) frame(f frames.Frame) error {
 		label := n.session(f.SessionID).label
 		delete(n.sessions, f.SessionID)
 		n.session(f.SessionID).label = label
-		n.note(f.SessionID, n.style.Yellow("the log was replaced: from the start"))
+		n.note(f.SessionID, n.style.Yellow("from the start: the log was replaced, or cut further than was read"))
+	case *frames.SessionSubscribed:
+		if f.Since == 0 && f.First > 1 {
+			n.note(f.SessionID, n.style.Yellow(fmt.Sprintf("… events 1 to %d are no longer kept", f.First-1)))
+		}
 	case *frames.SessionLagging:
 		n.note(f.SessionID, n.style.Yellow("… reading too slowly: catching up"))
 	case *frames.AgentError:

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -221,7 +222,13 @@ func (a *app) history(ctx context.Context, id string, after int64, asJSON bool) 
 	from := frames.Seq(after)
 	for {
 		var res rpc.HistoryResult
-		if err := c.Call(ctx, "session.history", rpc.HistoryParams{SessionID: sid, After: &from, Limit: 1000}, &res); err != nil {
+		err := c.Call(ctx, "session.history", rpc.HistoryParams{SessionID: sid, After: &from, Limit: 1000}, &res)
+		if first, ok := cutAt(err); ok && from == 0 {
+			fmt.Fprintf(a.stderr, "events 1 to %d are no longer kept\n", first-1)
+			from = first - 1
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		for _, raw := range res.Events {
@@ -238,6 +245,23 @@ func (a *app) history(ctx context.Context, id string, after int64, asJSON bool) 
 			return nil
 		}
 	}
+}
+
+// cutAt reports whether err says that the start of a log is no longer kept, and
+// where it begins.
+func cutAt(err error) (first frames.Seq, ok bool) {
+	e, ok := errors.AsType[*rpc.Error](err)
+	if !ok || e.Kind != rpc.KindCursorExpired {
+		return 0, false
+	}
+	var d struct {
+		First frames.Seq `json:"first"`
+	}
+	b, err := json.Marshal(e.Details)
+	if err == nil {
+		err = json.Unmarshal(b, &d)
+	}
+	return d.First, err == nil && d.First > 1
 }
 
 func (a *app) historyLine(sid frames.SessionID, e frames.Event, raw json.RawMessage, asJSON bool) error {
