@@ -261,6 +261,60 @@ func TestShutdownBreaksOffABackup(t *testing.T) {
 	})
 }
 
+// The same goes for a server of the embedder's own, which the host cannot close.
+func TestShutdownBreaksOffABackupOfAnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := host.New(t.Context(), host.Config{Store: megabytes(4), Drivers: []agent.Driver{&script{}}, Token: canary, AllowHosts: []string{"mux.test"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln, srv := newPipes(), &http.Server{Handler: h.Handler()}
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = srv.Serve(ln) })
+		c := ln.dial()
+		if _, err := io.WriteString(c, "GET /v1/backup HTTP/1.1\r\nHost: mux.test\r\n"+bearer+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := h.Shutdown(t.Context()); err != nil || time.Since(began) > 10*time.Second {
+			t.Errorf("Shutdown after %v: %v; want at most 10 s", time.Since(began), err)
+		}
+		_ = srv.Close()
+		_ = c.Close()
+		wg.Wait()
+	})
+}
+
+// Whatever it is given, reading a backup ends with an error or with what was
+// written.
+func FuzzReadBackup(f *testing.F) {
+	st := mem.New()
+	if err := st.Put(f.Context(), store.Row{Table: "t", Key: "k", Value: []byte("v")}); err != nil {
+		f.Fatal(err)
+	}
+	var whole bytes.Buffer
+	sum, err := host.Backup(f.Context(), &whole, st, "", "v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole.Bytes())
+	f.Add(whole.Bytes()[:2000])
+	f.Add([]byte(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := int64(0)
+		got, err := host.ReadBackup(t.Context(), bytes.NewReader(b), host.BackupSink{Store: func(r io.Reader) (err error) {
+			n, err = io.Copy(io.Discard, r)
+			return err
+		}})
+		if err == nil && (n != got.StoreBytes || got.Format != sum.Format || len(got.StoreSHA256) != 64) {
+			t.Errorf("a backup of %d bytes is %+v", n, got)
+		}
+	})
+}
+
 // A backup that cannot go on is broken off: the response has no end.
 func TestBackupThatFailsHalfwayIsBrokenOff(t *testing.T) {
 	short := &snapper{Store: mem.New(), snap: func(_ context.Context, w io.Writer) (int64, error) {

@@ -7,10 +7,10 @@ import (
 )
 
 // Handler returns the HTTP handler, to be mounted at the root of a server of the
-// embedder's own: GET /v1/ws, POST /v1/rpc, GET /v1/events, POST /v1/login,
-// GET /healthz; everything else is 404. Sockets and streams need HTTP/1.1. A proxy in
-// front changes Host and Origin as browsers see them: name them in Config.AllowHosts
-// and Config.AllowOrigins.
+// embedder's own: GET /v1/ws, POST /v1/rpc, GET /v1/events, GET /v1/backup,
+// POST /v1/login, GET /healthz; everything else is 404. Sockets and streams need
+// HTTP/1.1. A proxy in front changes Host and Origin as browsers see them: name them in
+// Config.AllowHosts and Config.AllowOrigins.
 func (h *Host) Handler() http.Handler { return h.handler }
 
 // routes builds the one handler: the perimeter is in front of every path, and the

@@ -41,7 +41,8 @@ import (
 // Options of [Open]. The zero value is the default.
 type Options struct {
 	// InitialMmapSize is how many bytes of address space are mapped at once;
-	// 0 means 256 MiB. While the file is smaller, readers never delay a writer.
+	// 0 means 256 MiB, or twice the file if that is more. While the file is smaller,
+	// readers never delay a writer.
 	InitialMmapSize int
 	// MaxSize bounds the file, in bytes; beyond it writes get [store.ErrFull].
 	// 0 means no bound.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -160,7 +161,7 @@ func openDB(path string, opts Options) (db *bbolt.DB, err error) {
 		},
 	}
 	if bo.InitialMmapSize == 0 {
-		bo.InitialMmapSize = 256 << 20
+		bo.InitialMmapSize = mmapSize(path)
 	}
 	err = guard(path, func() error {
 		db, err = bbolt.Open(path, 0o600, bo)
@@ -179,6 +180,18 @@ func openDB(path string, opts Options) (db *bbolt.DB, err error) {
 		opts.hooks.opened(db)
 	}
 	return db, nil
+}
+
+// mmapSize is how much of a file is mapped at once: room to double, because growing
+// the map waits for readers, and a backup is a long one. Where mapping more than the
+// file enlarges it, or address space is short, it is 256 MiB.
+func mmapSize(path string) int {
+	const least = 256 << 20
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" || strconv.IntSize < 64 {
+		return least
+	}
+	return max(least, int(2*info.Size()))
 }
 
 // meta identifies a database; the marker and the bucket "meta" both hold it.

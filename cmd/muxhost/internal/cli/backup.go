@@ -156,6 +156,9 @@ func (a *app) fetchBackup(ctx context.Context, w io.Writer, dir string) error {
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
+		if ctx.Err() == nil && a.backupState(ctx, w, dir) == nil {
+			return nil // it was killed, and its process id is another program's by now
+		}
 		return fail(exitUnreachable, "the host on %s does not answer: %w", dir, err)
 	}
 	defer resp.Body.Close()
