@@ -115,7 +115,7 @@ func TestExportWhileTrimmed(t *testing.T) {
 			r.wait()
 		}
 		plain := r.disk.Store
-		r.disk.Store = &trimming{Store: plain, trim: func() { r.trim(sid, r.ends(sid)[100]+1) }}
+		r.disk.Store = &trimming{Store: plain, at: 2, trim: func() { r.trim(sid, r.ends(sid)[100]+1) }}
 		_, doc := r.export(sid, "jsonl")
 		if !strings.HasPrefix(doc, `{"base":`) || strings.Count(doc, "\n") != 1+len(r.raw(sid)) {
 			t.Errorf("the export begins with %.40s and has %d lines", doc, strings.Count(doc, "\n"))
@@ -123,15 +123,15 @@ func TestExportWhileTrimmed(t *testing.T) {
 	})
 }
 
-// trimming trims a log once, before the second read of a log.
+// trimming trims a log once, before the read of a log that at says.
 type trimming struct {
 	store.Store
-	reads int
-	trim  func()
+	reads, at int
+	trim      func()
 }
 
 func (s *trimming) Read(ctx context.Context, sid frames.SessionID, after frames.Seq, limit, maxBytes int) ([]store.Event, error) {
-	if s.reads++; s.reads == 2 {
+	if s.reads++; s.reads == s.at {
 		s.trim()
 	}
 	return s.Store.Read(ctx, sid, after, limit, maxBytes)

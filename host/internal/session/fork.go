@@ -97,11 +97,10 @@ func (m *Manager) bearFork(ctx context.Context, b *birth, from frames.ForkPoint,
 	if err != nil {
 		return err
 	}
-	e := &entry{id: b.id}
+	e := b.rec.entry(b.id, c.head)
 	a := newActor(m, e)
 	a.born = true
 	m.mu.Lock()
-	e.sum, e.first, e.policy = b.rec.summary(b.id, c.head), c.head.First, b.rec.Policy
 	e.counted, b.admitted = b.admitted, false
 	m.dir.add(e)
 	e.actor = a

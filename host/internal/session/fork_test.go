@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -349,6 +348,38 @@ func TestForkWithinTheLimitsOfTrees(t *testing.T) {
 	}, func(c *session.Config) { c.MaxDepth, c.MaxTree = 1, 3 })
 }
 
+// What a fork uses counts towards the budget of its source, and its own holds from
+// the first turn on, also when the source is gone.
+func TestForkWithinBudgets(t *testing.T) {
+	bubble(t, func(r *rig) {
+		src := r.create(session.CreateArgs{Budget: &frames.Budget{Turns: 3}})
+		r.prompt(src, "x")
+		r.wait()
+		f, g := r.fork(session.ForkArgs{Session: src}), r.fork(session.ForkArgs{Session: src})
+		for range 2 {
+			r.prompt(f.SessionID, "y")
+			r.wait()
+		}
+		for _, sid := range []frames.SessionID{src, f.SessionID, g.SessionID} {
+			_, err := r.tryPrompt(sid, "z")
+			if e, ok := errors.AsType[*session.BudgetError](err); !ok || e.Session != src {
+				t.Errorf("a prompt to %s: %v, want the budget of the source to be used up", sid, err)
+			}
+		}
+		if _, err := r.tryFork(session.ForkArgs{Session: src}); err == nil {
+			t.Error("a session whose budget is used up was forked")
+		}
+		if err := r.m.Delete(r.t.Context(), nil, src, false, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.prompt(f.SessionID, "y")
+		r.wait()
+		if _, err := r.tryPrompt(f.SessionID, "z"); err == nil {
+			t.Error("the fork has no budget of its own")
+		}
+	})
+}
+
 // Deleting the source leaves the fork as it is.
 func TestForkOutlivesItsSource(t *testing.T) {
 	bubble(t, func(r *rig) {
@@ -370,77 +401,4 @@ func TestForkOutlivesItsSource(t *testing.T) {
 			t.Errorf("the fork's turns are %v", got)
 		}
 	})
-}
-
-// A fork of a trimmed log folds to what a fork of the whole log does, and its own
-// log begins where the source's does; what is no longer kept cannot be forked.
-func TestForkOfATrimmedLog(t *testing.T) {
-	bubble(t, func(r *rig) {
-		src := r.create(session.CreateArgs{Title: "t"})
-		for i := range 6 {
-			r.prompt(src, fmt.Sprint("turn ", i))
-			r.wait()
-			r.prompt(src, fmt.Sprint("note ", i), mode(frames.ModeInject))
-		}
-		ends := r.ends(src)
-		whole := r.fork(session.ForkArgs{Session: src, At: &ends[4]})
-		want := r.view(whole.SessionID)
-		r.trim(src, ends[2]+1)
-		r.restart()
-		f := r.fork(session.ForkArgs{Session: src, At: &ends[4]})
-		h, err := r.store.Head(r.t.Context(), f.SessionID)
-		if err != nil || h.First != ends[2]+2 || h.Seq != whole.Head || f.Head != h.Seq {
-			t.Errorf("the fork's log is %d to %d, %v; want %d to %d", h.First, h.Seq, err, ends[2]+2, whole.Head)
-		}
-		got := r.view(f.SessionID)
-		got.CreatedAt = want.CreatedAt
-		if g, w := viewJSON(t, got), viewJSON(t, want); g != w {
-			t.Errorf("the forks differ:\n got %s\nwant %s", g, w)
-		}
-		for _, at := range []frames.Seq{1, ends[0], ends[2]} {
-			_, err := r.tryFork(session.ForkArgs{Session: src, At: &at})
-			if e, ok := errors.AsType[*session.ForkExpiredError](err); !ok || e.First != ends[2]+1 || e.Epoch == "" {
-				t.Errorf("at %d: %v, want what is kept", at, err)
-			}
-		}
-		// Only the first kept turn: the base and one turn. And a fork of the fork.
-		one := r.fork(session.ForkArgs{Session: src, At: &ends[3]})
-		two := r.fork(session.ForkArgs{Session: one.SessionID})
-		if v := r.view(two.SessionID); len(v.Turns) != 4 || v.ForkedFrom == nil || v.ForkedFrom.SessionID != one.SessionID || v.Depth != 2 {
-			t.Errorf("the fork of the fork folds to %s", viewJSON(t, v))
-		}
-		r.prompt(f.SessionID, "go on")
-		r.wait()
-		p := r.agent.prompts()
-		if c := p[len(p)-1].Context; len(c) != 0 && c[0].Text != "note 4" {
-			t.Errorf("the fork's turn was given %v", c)
-		}
-	})
-}
-
-func viewJSON(t *testing.T, v *frames.View) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// trim drops what is before a seq, as retention does.
-func (r *rig) trim(sid frames.SessionID, before frames.Seq) {
-	r.t.Helper()
-	v := frames.NewView()
-	for _, e := range r.log(sid) {
-		if e.Seq < before {
-			_ = v.ApplyEvent(e)
-		}
-	}
-	b, err := json.Marshal(v.Durable())
-	if err == nil {
-		err = r.store.Trim(r.t.Context(), sid, before, store.Row{Table: store.TableBase, Key: string(sid), Value: b})
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
 }
