@@ -4,11 +4,10 @@ package conform
 type methodRow struct {
 	name  string
 	scope string
-	// required and optional are the params that the contract names, optional
-	// without "?".
+	// required and optional are the params that the contract names.
 	required, optional []string
-	// probe are params with which the call changes nothing and is refused, if it
-	// comes so far.
+	// probe are proper params with which the call does no harm: what they name does
+	// not exist.
 	probe obj
 }
 
@@ -23,7 +22,7 @@ func contractMethods() []methodRow {
 		{"mux.subscribe", "observe", nil, []string{"sessions", "tree", "host", "delivery"}, obj{"sessions": list{on(nil)}}},
 		{"mux.unsubscribe", "observe", nil, []string{"sessions", "host"}, obj{"sessions": list{nobody}}},
 		{"sessions.list", "observe", nil, []string{"roots", "parent", "tree", "state", "cwd", "text", "limit", "cursor"}, obj{"limit": 1}},
-		{"session.create", "operate", []string{"cwd"}, []string{"agent", "title", "parentSessionId", "config", "policy", "budget", "labels", "requestId"}, obj{"cwd": "not-absolute"}},
+		{"session.create", "operate", []string{"cwd"}, []string{"agent", "title", "parentSessionId", "config", "policy", "budget", "labels", "requestId"}, obj{"cwd": "/", "parentSessionId": nobody}},
 		{"session.get", "observe", sid, []string{"view"}, on(nil)},
 		{"session.history", "observe", sid, []string{"after", "before", "limit", "maxBytes"}, on(nil)},
 		{"session.prompt", "operate", []string{"sessionId", "content"}, []string{"mode", "promptId"}, on(obj{"content": say("x")})},
@@ -43,10 +42,10 @@ func contractMethods() []methodRow {
 		{"tasks.wait", "observe", []string{"sessionId", "taskId"}, nil, on(obj{"taskId": "none"})},
 		{"tasks.cancel", "operate", []string{"sessionId", "taskId"}, nil, on(obj{"taskId": "none"})},
 		{"blob.read", "observe", []string{"blob"}, nil, obj{"blob": noBlob}},
-		{"blob.write", "operate", []string{"data"}, []string{"sha256"}, obj{"data": "~"}},
+		{"blob.write", "operate", nil, []string{"data", "sha256"}, obj{"upload": "none", "data": ""}},
 		{"clients.list", "admin", nil, nil, obj{}},
 		{"tokens.list", "admin", nil, nil, obj{}},
-		{"tokens.create", "admin", []string{"label", "scope"}, []string{"trees"}, obj{"label": "x", "scope": "none"}},
+		{"tokens.create", "admin", []string{"label", "scope"}, []string{"trees"}, obj{"label": "x", "scope": "observe", "trees": list{nobody}, "forMs": 1}},
 		{"tokens.revoke", "admin", []string{"id"}, nil, obj{"id": "none"}},
 	}
 }

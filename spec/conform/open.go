@@ -20,10 +20,11 @@ func vendorData() obj {
 
 func openVendor(t *T) {
 	s, p := t.wide(1000)
+	p.stillPending(p.asked(s))
+	p.event(s, "turn/end")
 	found := only(p.eventsOf(s, 0), vendorEvent)
 	t.must(len(found) == 1 && found[0].num("seq") > 0, "one "+vendorEvent+" with a seq", p.names(s, 0))
 	t.equal("data", found[0].get("data"), vendorData())
-	p.stillPending(p.asked(s))
 }
 
 func openVendorView(t *T) {

@@ -127,12 +127,19 @@ func (m method) wrong(schema obj) []any {
 	return nil
 }
 
-// proper are params that have what is required.
+// proper are params that have what is required, and change nothing.
 func (m method) proper() obj {
 	out := obj{}
 	for _, p := range m.params {
 		if p.flag("required") {
 			out[p.str("name")] = m.value(p.obj("schema"))
+		}
+	}
+	for _, row := range contractMethods() {
+		for k, v := range row.probe {
+			if row.name == m.name && m.param(k) != nil {
+				out[k] = v
+			}
 		}
 	}
 	return out
@@ -147,6 +154,10 @@ func (t *T) badParams(p *peer, m method, params any) {
 
 func unknownKey(t *T, m method) {
 	p := t.dial()
+	if m.name != "tokens.revoke" { // an unknown token has no kind of its own
+		r := p.call(m.name, m.proper())
+		t.must(r.kind() != "-32602", "anything but -32602 for proper params", r.String())
+	}
 	for _, key := range []string{"xUnknown", "_meta"} {
 		t.badParams(p, m, m.proper().with(obj{key: 1}))
 	}
@@ -154,9 +165,11 @@ func unknownKey(t *T, m method) {
 
 func missingKey(t *T, m method) {
 	p := t.dial()
-	for key := range m.proper() {
-		t.badParams(p, m, m.proper().without(key))
-		t.badParams(p, m, m.proper().with(obj{key: nil}))
+	for _, param := range m.params {
+		if key := param.str("name"); param.flag("required") {
+			t.badParams(p, m, m.proper().without(key))
+			t.badParams(p, m, m.proper().with(obj{key: nil}))
+		}
 	}
 }
 

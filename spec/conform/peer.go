@@ -266,7 +266,8 @@ func (p *peer) refused(method string, params any, kind string) obj {
 	return r.err.data.obj("details")
 }
 
-// find waits for the first message from a place on for which ok holds.
+// find waits for the first message from a place on for which ok holds, as long as
+// messages come, and for so long when none does.
 func (p *peer) find(from int, wait time.Duration, ok func(message) bool) (message, bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -280,6 +281,9 @@ func (p *peer) find(from int, wait time.Duration, ok func(message) bool) (messag
 			}
 		}
 		from += len(fresh)
+		if len(fresh) > 0 {
+			timer.Reset(wait)
+		}
 		if err != nil {
 			return message{}, false
 		}

@@ -38,18 +38,20 @@ func pendingQuestion(t *T) {
 }
 
 func pendingOldest(t *T) {
-	s, p := t.asking(3)
-	var want []string
-	for _, m := range p.since(0) {
-		if m.method == "approval/requested" {
-			want = append(want, m.params.str("askedAt"))
-		}
+	root, p := t.asking(1)
+	want := []string{root.id}
+	for range 3 {
+		kid := t.session(p, asks(1, 1), obj{"parentSessionId": root.id})
+		p.subscribe(kid)
+		p.prompt(kid, "go")
+		p.card(kid)
+		want = append(want, kid.id)
 	}
 	var got []string
-	for _, w := range p.waiting(s) {
-		got = append(got, w.str("askedAt"))
+	for _, w := range p.waiting(root) {
+		got = append(got, w.str("sessionId"))
 	}
-	t.must(len(got) == len(want) && slices.IsSorted(got), "three, by askedAt", got)
+	t.equal("sessions in the order of their requests", got, want)
 }
 
 func pendingTree(t *T) {

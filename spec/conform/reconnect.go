@@ -222,7 +222,7 @@ func resumeTree(t *T) {
 }
 
 func resumeCards(t *T) {
-	s, p := t.asking(3)
+	s, p := t.asking(4)
 	var cards []obj
 	for _, m := range p.since(0) {
 		if m.method == "approval/requested" {
@@ -235,7 +235,7 @@ func resumeCards(t *T) {
 	r := t.dial()
 	r.subscribe(s)
 	m := r.frame("session/subscribed", s)
-	t.equal("pending of session/subscribed", m.params.num("pending"), 2)
+	t.equal("pending of session/subscribed", m.params.num("pending"), 3)
 	r.frame("session/live", s)
 	open := map[string]bool{}
 	for _, m := range r.since(0) {
@@ -243,7 +243,7 @@ func resumeCards(t *T) {
 			open[m.params.str("id")] = true
 		}
 	}
-	t.must(len(open) == 2 && !open[cards[1].str("id")], "the two that are open", open)
+	t.must(len(open) == 3 && !open[cards[1].str("id")], "the three that are open", open)
 }
 
 func resumeEpoch(t *T) {

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -24,9 +25,9 @@ type Options struct {
 	// Cwd is a directory that exists on the server's machine: the one for
 	// temporary files.
 	Cwd string
-	// Families to check; none means all.
-	Families []string
-	// Wait is how long one message is waited for: 10 s. Limit is how long one
+	// Families to check, and Checks by their ids; none means all.
+	Families, Checks []string
+	// Wait is how long silence is waited out for one message: 10 s. Limit is how long one
 	// check may take: a minute.
 	Wait, Limit time.Duration
 	// Parallel is how many checks run at a time: 8.
@@ -54,12 +55,10 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("%w: no family %q; want one of %s", ErrOptions, f, strings.Join(Families(), ", "))
 		}
 	}
-	if o.Agent == "" {
-		o.Agent = "demo"
+	if len(o.chosen()) == 0 {
+		return o, fmt.Errorf("%w: no such checks: %s; the report names those there are", ErrOptions, strings.Join(o.Checks, ", "))
 	}
-	if o.Cwd == "" {
-		o.Cwd = os.TempDir()
-	}
+	o.Agent, o.Cwd = cmp.Or(o.Agent, "demo"), cmp.Or(o.Cwd, os.TempDir())
 	if o.Wait <= 0 {
 		o.Wait = 10 * time.Second
 	}
@@ -70,6 +69,13 @@ func (o Options) withDefaults() (Options, error) {
 		o.Parallel = 8
 	}
 	return o, nil
+}
+
+// chosen are the checks that the options choose.
+func (o Options) chosen() []Check {
+	return slices.DeleteFunc(Checks(o.Families...), func(c Check) bool {
+		return c.slow && o.Brief || len(o.Checks) > 0 && !slices.Contains(o.Checks, c.ID)
+	})
 }
 
 // runner is one run of the kit.
@@ -99,10 +105,8 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 	}
 	defer r.end()
 	rep := &Report{URL: opt.URL}
-	for _, c := range Checks(opt.Families...) {
-		if !c.slow || !opt.Brief {
-			rep.Results = append(rep.Results, Result{Check: c})
-		}
+	for _, c := range opt.chosen() {
+		rep.Results = append(rep.Results, Result{Check: c})
 	}
 	r.play(ctx, rep.Results)
 	rep.Took = time.Since(began)

@@ -45,6 +45,7 @@ Families: ` + strings.Join(conform.Families(), ", "),
 	fl.StringVar(&f.opt.Agent, "agent", "demo", "the test agent")
 	fl.StringVar(&f.opt.Cwd, "cwd", "", "a directory on the server's machine to run sessions in (default: that for temporary files)")
 	fl.StringArrayVar(&f.opt.Families, "family", nil, "only the checks of this family (repeatable)")
+	fl.StringArrayVar(&f.opt.Checks, "check", nil, "only this check, such as approvals/race (repeatable)")
 	fl.BoolVar(&f.opt.Brief, "brief", false, "leave out the checks that wait for many seconds")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON lines: one for each check, then the sums")
 	return cmd

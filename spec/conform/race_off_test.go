@@ -1,0 +1,6 @@
+//go:build !race
+
+package conform_test
+
+// raced says that the race detector is on, and everything takes longer.
+const raced = false
