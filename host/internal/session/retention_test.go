@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,198 +17,10 @@ import (
 	"github.com/muxhost/muxhost/store"
 )
 
-// archive is a store that keeps aside whatever was appended: the logs as they
-// would be untrimmed.
-type archive struct {
-	store.Store
-	mu     sync.Mutex
-	logs   map[frames.SessionID][]store.Event
-	apart  int   // steps that stored a base or dropped events, and not both
-	refuse error // of Trim, which does nothing
-	mute   error // of Trim, which does its work
-}
-
-// archived puts an archive below every manager of a rig.
-func archived(r session.Retention) (*archive, func(*session.Config)) {
-	a := &archive{logs: map[frames.SessionID][]store.Event{}}
-	return a, func(c *session.Config) {
-		a.Store, c.Store, c.Retention = c.Store, a, r
-	}
-}
-
-func (a *archive) Append(ctx context.Context, sid frames.SessionID, at store.Head, evs []store.Event, rows ...store.Row) (store.Head, error) {
-	h, err := a.Store.Append(ctx, sid, at, evs, rows...)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil && frames.Seq(len(a.logs[sid])) == at.Seq {
-		a.logs[sid] = append(a.logs[sid], slices.Clone(evs)...)
-	}
-	return h, err
-}
-
-func (a *archive) Trim(ctx context.Context, sid frames.SessionID, before frames.Seq, rows ...store.Row) error {
-	a.mu.Lock()
-	refuse, mute := a.refuse, a.mute
-	if !slices.ContainsFunc(rows, isBase) {
-		a.apart++
-	}
-	a.mu.Unlock()
-	if refuse != nil {
-		return refuse
-	}
-	if err := a.Store.Trim(ctx, sid, before, rows...); err != nil {
-		return err
-	}
-	return mute
-}
-
-func isBase(r store.Row) bool { return r.Table == store.TableBase }
-
-func (a *archive) Put(ctx context.Context, rows ...store.Row) error {
-	if slices.ContainsFunc(rows, isBase) {
-		a.set(func() { a.apart++ })
-	}
-	return a.Store.Put(ctx, rows...)
-}
-
-func (a *archive) set(f func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f()
-}
-
-// event returns an event of the untrimmed log.
-func (a *archive) event(t *testing.T, sid frames.SessionID, seq frames.Seq) frames.Event {
-	t.Helper()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	e, err := frames.DecodeEvent(a.logs[sid][seq-1].Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-// sessions returns every session there was.
-func (a *archive) sessions() []frames.SessionID {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Sorted(maps.Keys(a.logs))
-}
-
-// fold returns the fold of the untrimmed log as JSON.
-func (a *archive) fold(t *testing.T, sid frames.SessionID) string {
-	t.Helper()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := frames.NewView()
-	for _, s := range a.logs[sid] {
-		e, err := frames.DecodeEvent(s.Data)
-		if err == nil {
-			err = v.ApplyEvent(e)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return asJSON(t, v)
-}
-
-func asJSON(t *testing.T, v any) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// first checks a log against its untrimmed twin, as it is stored, told and asked
-// for, and returns where it begins.
-func (r *rig) first(a *archive, sid frames.SessionID) frames.Seq {
-	r.t.Helper()
-	h, err := r.store.Head(r.t.Context(), sid)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	a.set(func() {
-		if a.apart > 0 {
-			r.t.Error("a base was stored apart from what it stands for")
-		}
-	})
-	want := a.fold(r.t, sid)
-	if got := asJSON(r.t, r.refold(sid, h.First)); got != want {
-		r.t.Errorf("%s from %d on: base and rest fold to\n%s\nwant\n%s", sid, h.First, got, want)
-	}
-	if got, seq, err := r.m.View(r.t.Context(), sid); err != nil || string(got) != want || seq != h.Seq {
-		r.t.Errorf("%s: view at %d, %v:\n%s\nwant at %d\n%s", sid, seq, err, got, h.Seq, want)
-	}
-	p, err := r.m.History(r.t.Context(), sid, nil, nil, 1, 0)
-	if err != nil || p.First != h.First || p.Head != h.Seq {
-		r.t.Errorf("%s: history says %d to %d, %v; want %d to %d", sid, p.First, p.Head, err, h.First, h.Seq)
-	}
-	if got := r.pub.firstOf(sid); h.First > 1 && got != h.First {
-		r.t.Errorf("%s: clients were told that it begins at %d, want %d", sid, got, h.First)
-	}
-	if h.First > 1 {
-		if e := a.event(r.t, sid, h.First-1); e.Type != frames.TurnEndEvent {
-			r.t.Errorf("%s was cut behind %d, a %s", sid, e.Seq, e.Type)
-		}
-	}
-	return h.First
-}
-
-// refold folds what is stored: the base, and then the log.
-func (r *rig) refold(sid frames.SessionID, first frames.Seq) *frames.View {
-	r.t.Helper()
-	b, err := r.store.Get(r.t.Context(), store.TableBase, string(sid))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	v := frames.NewView()
-	if (b != nil) != (first > 1) {
-		r.t.Errorf("%s begins at %d and has a base of %d bytes", sid, first, len(b))
-	}
-	if b != nil {
-		if err := json.Unmarshal(b, v); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	if v.Seq != first-1 {
-		r.t.Errorf("%s begins at %d, its base ends at %d", sid, first, v.Seq)
-	}
-	for after := first - 1; ; {
-		evs, err := r.store.Read(r.t.Context(), sid, after, 0, 0)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if len(evs) == 0 {
-			return v
-		}
-		for _, s := range evs {
-			e, err := frames.DecodeEvent(s.Data)
-			if err == nil {
-				err = v.ApplyEvent(e)
-			}
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			after = e.Seq
-		}
-	}
-}
-
-// firstOf returns what Trimmed said last.
-func (p *publisher) firstOf(sid frames.SessionID) frames.Seq {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.of(sid).first
-}
-
 // Where a log has more events than are to be kept it is cut behind the end of a
 // turn, so that about as many are left, and folds to what it would untrimmed.
 func TestLogsAreTrimmedToTheirEvents(t *testing.T) {
-	a, tweak := archived(session.Retention{MaxEvents: 20})
+	a, tweak := archived(session.Retention{MaxEvents: 60})
 	bubble(t, func(r *rig) {
 		sid := r.create(session.CreateArgs{Labels: map[string]string{"a": "b"}})
 		trims := 0
@@ -219,15 +29,15 @@ func TestLogsAreTrimmedToTheirEvents(t *testing.T) {
 			r.prompt(sid, fmt.Sprint("turn ", i))
 			r.wait()
 			first := r.first(a, sid)
-			if s, _ := r.m.Get(sid); int(s.Head-first)+1 > 22+4 || first > 1 && int(s.Head-first)+1 < 20-4 {
-				t.Errorf("turn %d: %d events are kept, want about 20", i, s.Head-first+1)
+			if s, _ := r.m.Get(sid); int(s.Head-first)+1 > 66+4 || first > 1 && int(s.Head-first)+1 < 60-4 {
+				t.Errorf("turn %d: %d events are kept, want about 60", i, s.Head-first+1)
 			}
 			if first != last {
 				trims++
 			}
 			last = first
 		}
-		if trims < 5 || trims > 39 {
+		if trims < 4 || trims > 16 {
 			t.Errorf("%d trims, want some and not one in each turn", trims)
 		}
 	}, tweak)
@@ -243,7 +53,7 @@ func TestOldTurnsAreDropped(t *testing.T) {
 			r.prompt(idle, "x")
 			r.wait()
 		}
-		for i := range 96 {
+		for i := range 60 {
 			r.prompt(sid, fmt.Sprint("hour ", i))
 			time.Sleep(time.Hour)
 			r.wait()
@@ -296,7 +106,7 @@ func TestLogsAreTrimmedToTheirBytes(t *testing.T) {
 		a, tweak := archived(session.Retention{MaxBytes: 200 << 10})
 		bubble(t, func(r *rig) {
 			sid := r.create(session.CreateArgs{})
-			for range 60 {
+			for range 40 {
 				r.prompt(sid, long)
 				r.wait()
 				if n := r.size(sid); n > 220<<10+60<<10 { // the base has up to 700 KiB
@@ -570,4 +380,91 @@ func TestViewsGoOnWhereTheyStood(t *testing.T) {
 			t.Errorf("the next view read %d bytes, want one turn", n)
 		}
 	})
+}
+
+// A trim that lands while an event is being stored counts, whichever is heard of
+// first.
+func TestTrimsBesideAppendsCount(t *testing.T) {
+	a, tweak := archived(session.Retention{MaxEvents: 8})
+	bubble(t, func(r *rig) {
+		sid := r.create(session.CreateArgs{})
+		a.set(func() { a.lag = second })
+		for range 12 {
+			r.prompt(sid, "x")
+		}
+		last := frames.Seq(1)
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			p, err := r.m.History(t.Context(), sid, nil, nil, 1, 0)
+			if err != nil || p.First < last {
+				t.Fatalf("it begins at %d, %v; it began at %d before", p.First, err, last)
+			}
+			last = p.First
+		}
+		if first := r.first(a, sid); first < 20 {
+			t.Errorf("it begins at %d, want later", first)
+		}
+	}, tweak)
+}
+
+// Where a request is open at the end of a turn, as in a log that another host wrote,
+// the log is not cut there.
+func TestTrimsLeaveOpenRequests(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		a, tweak := archived(session.Retention{MaxEvents: 4})
+		bubble(t, func(r *rig) {
+			sid := r.create(session.CreateArgs{})
+			r.stop()
+			var ps []frames.Payload
+			for i := range 6 {
+				ps = append(ps, frames.TurnStart{Trigger: "prompt"})
+				if open && i == 2 {
+					ps = append(ps, frames.ApprovalAsked{ID: "r1", Input: json.RawMessage(`{}`)}, frames.QuestionAsked{ID: "q1"})
+				}
+				if open && i == 4 {
+					ps = append(ps, frames.ApprovalDecided{ID: "r1", Outcome: frames.Rejected})
+				}
+				ps = append(ps, frames.TodoWrite{}, frames.TurnEnd{Reason: frames.TurnCompleted})
+			}
+			r.write(a, sid, ps...)
+			r.start()
+			time.Sleep(time.Hour)
+			first, ends := r.first(a, sid), a.lastEnds(t, sid)
+			if want := ends[4] + 1; !open && first != want {
+				t.Errorf("it begins at %d, want %d", first, want)
+			}
+			if want := ends[1] + 1; open && first != want {
+				t.Errorf("it begins at %d, want %d: q1 is open behind that", first, want)
+			}
+		}, tweak)
+	}
+}
+
+// write appends events to a session that no manager runs.
+func (r *rig) write(a *archive, sid frames.SessionID, ps ...frames.Payload) {
+	r.t.Helper()
+	h, err := r.store.Head(r.t.Context(), sid)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var evs []store.Event
+	turn := frames.TurnID("")
+	for i, p := range ps {
+		e, err := frames.NewEvent(p)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if e.Type == frames.TurnStartEvent {
+			turn = frames.TurnID(r.ids.mint())
+		}
+		e.Seq, e.TurnID, e.Time = h.Seq+frames.Seq(i)+1, turn, frames.At(time.Now())
+		enc, err := frames.EncodeEvent(e)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		evs = append(evs, store.Event{ID: r.ids.mint(), Type: string(e.Type), Time: time.Now(), Data: enc.Data})
+	}
+	if _, err := a.Append(r.t.Context(), sid, h, evs); err != nil {
+		r.t.Fatal(err)
+	}
 }

@@ -200,21 +200,20 @@ func (m *Manager) base(ctx context.Context, sid frames.SessionID) (*frames.View,
 	return v, len(b), nil
 }
 
-// foldTo applies the events after v.Seq to v, up to the last one or up to event
-// upTo, where that is not 0.
+// foldTo applies the events after v.Seq to v, up to event upTo.
 func (m *Manager) foldTo(ctx context.Context, sid frames.SessionID, v *frames.View, upTo frames.Seq) error {
 	for e, err := range m.events(ctx, sid, v.Seq) {
 		if err != nil {
 			return err
 		}
-		if upTo > 0 && e.Seq > upTo {
+		if e.Seq > upTo {
 			break
 		}
 		if err := v.ApplyEvent(e); err != nil {
 			m.log.Debug("an event does not fold", "session", string(sid), "seq", uint64(e.Seq), "error", err)
 		}
 	}
-	if upTo > 0 && v.Seq != upTo {
+	if v.Seq < upTo {
 		return fmt.Errorf("%w: session %s: its log folds up to event %d, want %d", store.ErrCorrupt, sid, v.Seq, upTo)
 	}
 	return nil

@@ -70,7 +70,7 @@ func (vs *views) put(v viewed) {
 }
 
 // View returns the fold of the session's durable events as JSON, and the seq up
-// to which it goes. It reads the log from where the fold was last asked for, or
+// to which it goes, which clients were told of. It reads the log from where the fold was last asked for, or
 // from what stands for the trimmed part of it.
 func (m *Manager) View(ctx context.Context, sid frames.SessionID) (json.RawMessage, frames.Seq, error) {
 	s, _, err := m.span(sid)
@@ -83,7 +83,7 @@ func (m *Manager) View(ctx context.Context, sid frames.SessionID) (json.RawMessa
 		return v.json, v.view.Seq, nil
 	}
 	v.sid, v.epoch = sid, s.Epoch
-	if err := m.foldOn(ctx, &v); err != nil {
+	if err := m.foldOn(ctx, &v, s.Head); err != nil {
 		return nil, 0, readError(err)
 	}
 	if v.json, err = json.Marshal(v.view); err != nil {
@@ -94,14 +94,14 @@ func (m *Manager) View(ctx context.Context, sid frames.SessionID) (json.RawMessa
 	return v.json, seq, nil
 }
 
-// foldOn brings a fold up to the head. Where what comes next was trimmed, it begins
+// foldOn brings a fold up to a head. Where what comes next was trimmed, it begins
 // with the base: at first, and whenever a trim comes in between.
-func (m *Manager) foldOn(ctx context.Context, v *viewed) (err error) {
+func (m *Manager) foldOn(ctx context.Context, v *viewed, head frames.Seq) (err error) {
 	if v.view == nil {
 		v.view = frames.NewView()
 	}
 	for range maxRefolds {
-		if err = m.foldTo(ctx, v.sid, v.view, 0); !errors.Is(err, store.ErrTrimmed) {
+		if err = m.foldTo(ctx, v.sid, v.view, head); !errors.Is(err, store.ErrTrimmed) {
 			return err
 		}
 		if v.view, _, err = m.base(ctx, v.sid); err != nil {
