@@ -85,7 +85,12 @@ export class MuxClient {
 
   /** Waits until every subscription runs on a connection. It rejects when the client ended: {@link UnauthorizedError}, {@link TerminalError}, {@link ClosedError}. */
   async ready(options: CallOptions = {}): Promise<void> {
-    await this.resumedLink(options.signal);
+    this.queue.waiting(1);
+    try {
+      await this.resumedLink(options.signal);
+    } finally {
+      this.queue.waiting(-1);
+    }
   }
 
   /**
