@@ -138,7 +138,8 @@ func TestUseIsCountedOnce(t *testing.T) {
 		used int64
 	}{
 		"all the same": {[]frames.Payload{
-			frames.ModelEnd{Usage: &frames.Usage{InputTokens: 30, OutputTokens: 10}}, frames.StepEnd{Usage: &frames.Usage{InputTokens: 40}},
+			frames.ModelEnd{Usage: &frames.Usage{InputTokens: 30, OutputTokens: 10}},
+			frames.StepEnd{Usage: &frames.Usage{InputTokens: 40}},
 			frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("x")}, Blocks: []int{0}, Usage: &frames.Usage{OutputTokens: 40}},
 			frames.UsageUpdated{Usage: frames.Usage{InputTokens: 40}},
 		}, frames.Usage{}, 40},
@@ -376,6 +377,26 @@ func TestOddBudgetsAreRefused(t *testing.T) {
 					t.Errorf("%s with %+v: %v, want a ParamError", what, b, err)
 				}
 			}
+		}
+	})
+}
+
+// A steer begins no turn: the last turn of a budget can be steered, though no
+// other prompt is taken.
+func TestLastTurnCanBeSteered(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.agent.on("go", hang)
+		r.agent.steer = func(context.Context, agent.Prompt) error { return nil }
+		sid := r.create(session.CreateArgs{Budget: &frames.Budget{Turns: 1}})
+		r.prompt(sid, "go")
+		r.wait()
+		r.prompt(sid, "left", mode(frames.ModeSteer))
+		r.wait()
+		if m := last[frames.SteeringMessage](r, sid); m.Content[0].Text != "left" {
+			t.Errorf("the agent took %+v", m)
+		}
+		if _, err := r.tryPrompt(sid, "another"); !errors.Is(err, agent.ErrBudget) {
+			t.Errorf("prompt: %v, want the budget of turns", err)
 		}
 	})
 }
