@@ -173,6 +173,9 @@ func (v *View) endTurn(e Event, p *TurnEnd) {
 	if v.TurnID == "" || e.TurnID != "" && e.TurnID != v.TurnID {
 		if v.live != nil && v.live.id == e.TurnID { // its start was not seen
 			v.live = nil
+			if v.TurnID != "" {
+				v.live = v.freshLive(v.TurnID)
+			}
 			v.settle()
 		}
 		return

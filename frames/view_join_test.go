@@ -54,6 +54,19 @@ func TestTurnOfAHoleEnds(t *testing.T) {
 	}
 }
 
+// Where another turn is open when it ends, that one is live again.
+func TestTurnOfAHoleLeavesTheOpenTurnLive(t *testing.T) {
+	l := (&log{t: t}).begin("t0").add(frames.ToolCall{CallID: "c1", Name: "sh"})
+	v := folded(t, l.all)
+	if err := v.ApplyFrame(frames.SessionLive{Seq: 2, Turn: &frames.LiveTurn{TurnID: "t1"}}); err != nil {
+		t.Fatal(err)
+	}
+	feed(t, v, (&log{t: t, seq: 2, turn: "t1"}).end(frames.TurnCompleted).all, 0)
+	if live := v.Live(); live == nil || live.TurnID != "t0" || len(live.Tools) != 1 || v.Status != frames.StateRunning {
+		t.Errorf("live %s, status %q; want t0 with its tool, running", toJSON(t, live), v.Status)
+	}
+}
+
 // The tools of the open turn keep their order through the view's JSON, also one
 // whose call was not seen.
 func TestLiveToolsKeepTheirOrder(t *testing.T) {

@@ -64,7 +64,7 @@ func (v *foldVector) refolded(f *refold.Fold) outcome {
 func (v *foldVector) folded(t *testing.T, again bool) outcome {
 	t.Helper()
 	view, out := frames.NewView(), outcome{}
-	step := 0
+	step, parts := 0, false
 	snap := func(n int) {
 		for ; step < len(v.Steps) && v.Steps[step].After == n; step++ {
 			out.steps = append(out.steps, plain(t, view))
@@ -83,7 +83,13 @@ func (v *foldVector) folded(t *testing.T, again bool) outcome {
 			case err != nil:
 				out.refused = append(out.refused, i)
 			}
-			if live, ok := f.(*frames.SessionLive); again && !(ok && live.More) {
+			switch f := f.(type) {
+			case *frames.SessionLive:
+				parts = f.More
+			case *frames.SessionSubscribed:
+				parts = false
+			}
+			if again && !parts {
 				view = readBack(t, view)
 			}
 		}

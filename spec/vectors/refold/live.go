@@ -1,6 +1,7 @@
 package refold
 
 import (
+	"maps"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,7 +15,8 @@ type live struct {
 	turn    string
 	blocks  map[float64]*text
 	tools   []*text // in the order of their calls
-	more    bool    // the last session/live was a part
+	closed  map[float64]bool
+	more    bool // the last session/live was a part
 	gaps    bool
 	lagging bool
 	came    []float64 // blocks as they came, for a mistake
@@ -48,7 +50,7 @@ func (h *history) live(n int) *live {
 		case e.method == "session/live":
 			h.snapshot(l, e.params, i)
 		case e.typ() != "":
-			h.durable(l, e, steps[i])
+			h.durable(l, e, steps[i], i)
 		case e.data != nil:
 			h.delta(l, e, i)
 		case e.event != nil && num(e.event["seq"]) == 0 && h.fold.makes("unknown-live-events-are-gaps"):
@@ -60,7 +62,7 @@ func (h *history) live(n int) *live {
 
 // part0 takes what a view that was read had.
 func (h *history) part0(l *live, base object) {
-	l.there, l.turn, l.blocks = true, str(base["turnId"]), map[float64]*text{}
+	l.there, l.turn, l.blocks, l.closed = true, str(base["turnId"]), map[float64]*text{}, map[float64]bool{}
 	for _, b := range list(base["blocks"]) {
 		b := obj(b)
 		l.blocks[num(b["block"])] = &text{kind: str(b["kind"]), all: str(b["text"]), have: num(b["to"])}
@@ -103,6 +105,12 @@ func (h *history) running(n int, turn string) []string {
 
 // fresh makes live a turn as the log tells it. As a turn begins nothing runs yet.
 func (h *history) fresh(l *live, turn string, n int, begins bool) {
+	if !l.there || l.turn != turn {
+		l.closed = map[float64]bool{}
+	}
+	if _, open := h.turns(n); open == turn {
+		maps.Copy(l.closed, h.closedIn(turn, n))
+	}
 	l.there, l.turn, l.blocks, l.tools = true, turn, map[float64]*text{}, nil
 	if begins || h.fold.makes("snapshots-forget-running-tools") {
 		return
@@ -132,15 +140,22 @@ func (l *live) tool(call string) *text {
 }
 
 // durable takes a durable event.
-func (h *history) durable(l *live, e entry, s step) {
-	if s.ends || e.typ() == "turn/end" && e.turn() == l.turn {
+func (h *history) durable(l *live, e entry, s step, i int) {
+	switch {
+	case s.ends:
 		l.there = l.there && h.fold.makes("turn-end-leaves-live")
+	case e.typ() == "turn/end" && l.there && e.turn() == l.turn:
+		l.there = false
+		if _, open := h.turns(i); open != "" && !h.fold.makes("an-end-leaves-nothing-live") {
+			h.fresh(l, open, i, false)
+		}
 	}
 	if !l.there {
 		return
 	}
 	if e.turn() == l.turn {
 		for _, b := range e.closes() {
+			l.closed[num(b)] = true
 			if !h.fold.makes("messages-leave-live") {
 				delete(l.blocks, num(b))
 			}
@@ -177,7 +192,7 @@ func (h *history) delta(l *live, e entry, i int) {
 			}
 			return
 		}
-	case h.closedIn(l.turn, i)[block] && !h.fold.makes("closed-blocks-open-again"):
+	case l.closed[block] && !h.fold.makes("closed-blocks-open-again"):
 		return
 	default:
 		kind := strings.TrimSuffix(str(typ), "/delta")
@@ -240,16 +255,16 @@ func (h *history) snapshot(l *live, params object, i int) {
 		h.fresh(l, str(turn["turnId"]), i, false)
 	}
 	for _, b := range list(turn["blocks"]) {
-		h.loadBlock(l, obj(b), i)
+		h.loadBlock(l, obj(b))
 	}
 	for _, b := range list(turn["tools"]) {
 		h.loadTool(l, obj(b), i)
 	}
 }
 
-func (h *history) loadBlock(l *live, b object, i int) {
+func (h *history) loadBlock(l *live, b object) {
 	n := num(b["block"])
-	if h.closedIn(l.turn, i)[n] && !h.fold.makes("snapshots-revive-blocks") {
+	if l.closed[n] && !h.fold.makes("snapshots-revive-blocks") {
 		return
 	}
 	if l.blocks[n] == nil || num(b["offset"]) == 0 {

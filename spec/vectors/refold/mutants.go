@@ -5,6 +5,7 @@ import "slices"
 // mutants are the mistakes that a [Fold] can make.
 var mutants = []string{
 	"a-message-goes-as-a-whole",
+	"an-end-leaves-nothing-live",
 	"any-end-ends",
 	"base-ignored",
 	"base-is-its-last-part",
@@ -26,6 +27,7 @@ var mutants = []string{
 	"dequeued-prompts-wait-on",
 	"empties-stay",
 	"empty-text-is-left-out",
+	"ends-count-again",
 	"epoch-ignored",
 	"epoch-resets-any-cursor",
 	"events-repeat",

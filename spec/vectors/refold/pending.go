@@ -123,7 +123,7 @@ func (h *history) status(v object) string {
 		if (e.method == "session/subscribed" || e.method == "host/session-status") && !h.fold.makes("status-is-always-worked-out") {
 			return str(e.params["state"])
 		}
-		if steps[i].opens || steps[i].ends || h.settles(e) {
+		if steps[i].opens || steps[i].ends || h.settles(e, i) {
 			return h.workedOut(v)
 		}
 	}
@@ -134,10 +134,11 @@ func (h *history) status(v object) string {
 }
 
 // settles reports whether an entry makes the status be worked out, beside turns.
-func (h *history) settles(e entry) bool {
+func (h *history) settles(e entry, i int) bool {
 	switch typ := e.typ(); {
 	case typ == "turn/end":
-		return true
+		l := h.live(i)
+		return l.there && l.turn == e.turn()
 	case strings.HasPrefix(typ, "approval/"), strings.HasPrefix(typ, "question/"):
 		return true
 	}

@@ -33,7 +33,8 @@ func (h *history) walkTurns(n int) ([]any, string, []step) {
 			open = e.turn()
 			rows = append(rows, h.row(e, object{}))
 		}
-		if e.typ() == "turn/end" && open != "" && (e.turn() == "" || e.turn() == open || h.fold.makes("any-end-ends")) {
+		again := open == "" && len(rows) > 0 && h.fold.makes("ends-count-again")
+		if e.typ() == "turn/end" && (again || open != "" && (e.turn() == "" || e.turn() == open || h.fold.makes("any-end-ends"))) {
 			s.ends = true
 			open = ""
 			last := obj(rows[len(rows)-1])
