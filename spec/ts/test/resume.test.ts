@@ -131,6 +131,7 @@ test("a delivery changes without moving the cursor", async (t) => {
   host.session("s", [1, 2].map((seq) => ({ seq, ts: "2026-01-01T00:00:00Z", ...message(`${seq}`) })));
   await client.subscribe({ sessions: [{ sessionId: "s", since: 0 }] });
   await client.subscribe({ sessions: [{ sessionId: "s" }], delivery: { text: "final" } });
+  await client.subscribe({ sessions: [{ sessionId: "s" }] });
   host.append("s", message("3"));
   host.drop();
   await pass(100);
