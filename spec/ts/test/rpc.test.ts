@@ -12,6 +12,7 @@ interface Step {
   send?: string;
   expect?: unknown;
   frames?: unknown[];
+  also?: unknown[];
   not?: unknown[];
 }
 
@@ -119,15 +120,15 @@ function fitsText(binds: Binds, p: string, v: unknown): boolean {
   return v === p;
 }
 
+/** Waits for the frames of a step: two lists side by side, each in its order. */
 async function frames(peer: Peer, s: Step, binds: Binds): Promise<void> {
-  for (const want of s.frames ?? []) {
-    const passed: string[] = [];
-    for (let found = false; !found; ) {
-      const f = await peer.frame().catch((err: Error) => assert.fail(`waiting for ${JSON.stringify(want)}: ${err.message}, after\n${passed.join("\n")}`));
-      found = matches(binds, want, comparable(f));
-      for (const not of s.not ?? []) assert.ok(!matches(binds, not, comparable(f)), `${JSON.stringify(f)} must not come`);
-      passed.push(JSON.stringify(f).slice(0, 300));
-    }
+  const lists = [[...(s.frames ?? [])], [...(s.also ?? [])]];
+  const passed: string[] = [];
+  while (lists.some((l) => l.length > 0)) {
+    const f = await peer.frame().catch((err: Error) => assert.fail(`waiting for ${JSON.stringify(lists)}: ${err.message}, after\n${passed.join("\n")}`));
+    for (const not of s.not ?? []) assert.ok(!matches(binds, not, comparable(f)), `${JSON.stringify(f)} must not come`);
+    lists.find((l) => l.length > 0 && matches(binds, l[0], comparable(f)))?.shift();
+    passed.push(JSON.stringify(f).slice(0, 300));
   }
 }
 
