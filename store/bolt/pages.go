@@ -136,10 +136,9 @@ func (g *pageGraph) freelist(id uint64) {
 		return
 	}
 	ids := b[pageHeader:]
-	if n := uint64(count); count == 0xFFFF {
-		n = binary.NativeEndian.Uint64(ids)
+	if count == 0xFFFF { // the list says how long it is
+		count = int(min(binary.NativeEndian.Uint64(ids), uint64(len(b))))
 		ids = ids[8:]
-		count = int(min(n, uint64(len(b))))
 	}
 	if count*8 > len(ids) {
 		g.badf("the freelist on page %d is cut short", id)
