@@ -78,6 +78,9 @@ func eventsRefusal(err error) *auth.Refusal {
 		}
 		return ref
 	}
+	if errors.Is(err, mux.ErrNoSocket) {
+		return badRequest(http.StatusHTTPVersionNotSupported, "a stream of events needs HTTP/1.1; let the server offer that")
+	}
 	if e, ok := errors.AsType[*mux.SubscribeError](err); ok && errors.Is(err, mux.ErrNoSession) {
 		gone := noSession(e.SessionID)
 		return &auth.Refusal{Status: http.StatusNotFound, Kind: string(gone.Kind), Message: gone.Message}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -409,10 +410,11 @@ func TestNoHandshakeSurvivesItsToken(t *testing.T) {
 	for range 20 {
 		made := must[rpc.TokenCreateResult](admin, "tokens.create", map[string]any{"label": "racer", "scope": "operate"})
 		var wg sync.WaitGroup
-		ended := make(chan error, 8)
+		ended := make(chan error, 12)
 		for range 4 {
 			wg.Go(func() { ended <- r.untilClosed(made.Secret) })
 			wg.Go(func() { ended <- r.untilRefused(made.Secret) })
+			wg.Go(func() { ended <- r.untilOver(made.Secret) })
 		}
 		must[rpc.Empty](admin, "tokens.revoke", map[string]any{"id": made.Token.ID})
 		wg.Wait()
@@ -450,6 +452,27 @@ func (r *rig) untilClosed(token string) error {
 			return nil
 		}
 	}
+}
+
+// untilOver opens a stream of events and waits until the host ends it.
+func (r *rig) untilOver(token string) error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", r.srv.URL+"/v1/events?host=1", nil)
+	if err != nil {
+		return err
+	}
+	req.Header = bearerOf(token)
+	resp, err := r.srv.Client().Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode == http.StatusOK && !strings.Contains(string(b), `"code":4001`) {
+		return fmt.Errorf("the stream ended with %d %q, %w; want mux/closed with 4001", resp.StatusCode, b, err)
+	}
+	return nil
 }
 
 // untilRefused logs in and makes calls with the cookie until they are refused.

@@ -3,6 +3,7 @@ package mux
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,10 +20,14 @@ type EventsOptions struct {
 	// Subscribe is what the stream carries; the client cannot change it.
 	Subscribe SubscribeRequest
 	// Refuse builds the answer to a stream that is not opened: a status and a JSON
-	// body. err is [ErrShutdown], a [*SubscribeError] or what reading the log
-	// gave.
+	// body. err is [ErrShutdown], [ErrNoSocket], a [*SubscribeError] or what
+	// reading the log gave.
 	Refuse func(err error) (status int, body []byte)
 }
+
+// ErrNoSocket means that the socket of a request cannot be taken over, as with
+// HTTP/2.
+var ErrNoSocket = errors.New("mux: a stream of events needs HTTP/1.1")
 
 // SubscribeError names the session that could not be subscribed. It wraps
 // [ErrNoSession] or a [*CursorError].
@@ -46,8 +51,11 @@ func (h *Hub) AcceptEvents(w http.ResponseWriter, r *http.Request, o EventsOptio
 	c := h.newConn(r, o.AcceptOptions)
 	hj := &hijacker{ResponseWriter: w, patience: h.cfg.WriteTimeout}
 	if _, _, err := hj.Hijack(); err != nil {
-		http.Error(w, "a stream of events needs HTTP/1.1", http.StatusHTTPVersionNotSupported)
-		return nil, fmt.Errorf("mux: take the socket over: %w", err)
+		status, body := o.Refuse(ErrNoSocket)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write(body)
+		return nil, fmt.Errorf("%w: %w", ErrNoSocket, err)
 	}
 	c.gate = hj.gate
 	c.gate.events = &eventText{heard: &c.missed, epochs: map[frames.SessionID]frames.Epoch{}}

@@ -8,6 +8,11 @@
 // a token was exchanged for; never anything in a URL. Forwarded headers are not
 // read, so a proxy cannot widen what is trusted.
 //
+// Tokens are configured, or made by one that holds and never for more. Revoking one
+// ends those it made and their logins with it; whoever looks a token up later does
+// not find it. A token, and a login of it, ends at its time to the nanosecond.
+// Storing tokens and closing sockets are the caller's business.
+//
 // Secrets have at least 256 bits when the host mints them. In memory there are
 // only SHA-256 digests, compared in constant time over the whole table. The limit
 // on failed attempts protects the log and the processor, not the secret: a right
