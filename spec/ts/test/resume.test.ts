@@ -73,6 +73,25 @@ test("a log that was replaced starts anew after a reset", async (t) => {
   assert.deepEqual(of("other").filter((m) => m !== "session/live"), ["session/subscribed", "session/event", "session/subscribed"]);
 });
 
+// A baseline may tell that the log is another, or bring a base where events were folded: a reset comes before it.
+test("a baseline that replaces what was folded comes after a reset", async (t) => {
+  const { host, client, seen } = await scene(t);
+  host.session("s");
+  await client.subscribe({ sessions: [{ sessionId: "s", since: 0 }] });
+  host.append("s", message("1"));
+  const begin = (rest: object): void =>
+    host.push("session/subscribed", { sessionId: "s", since: 0, head: 9, first: 1, epoch: "epoch", state: "idle", pending: 0, ...rest });
+  begin({ epoch: "another" });
+  begin({ epoch: "another", first: 8, base: { seq: 7 } });
+  host.push("session/event", { sessionId: "s", event: { seq: 8, ts: "2026-01-01T00:00:00Z", ...message("8") } });
+  begin({ epoch: "another", first: 6, base: { seq: 5 } });
+  await settled();
+  assert.deepEqual(seen.map((f) => f.method).slice(2), [
+    "session/event", "client/reset", "session/subscribed", "session/subscribed", "session/event", "client/reset", "session/subscribed",
+  ]);
+  assert.equal(host.connections, 1);
+});
+
 // A session that is gone meanwhile ends; the others go on.
 test("a session that was deleted meanwhile is unsubscribed", async (t) => {
   const { host, client, seen, pass } = await scene(t);
