@@ -357,13 +357,18 @@ func TestARestartConfinesTokensToTheirMakers(t *testing.T) {
 	})
 }
 
-// stuck is a store whose writes of rows fail while it is broken.
+// stuck is a store whose writes of rows fail while it is broken, and whose writes
+// of tokens wait for hold, if that is there.
 type stuck struct {
 	store.Store
 	broken bool
+	hold   chan struct{}
 }
 
 func (s *stuck) Put(ctx context.Context, rows ...store.Row) error {
+	if last := rows[len(rows)-1]; s.hold != nil && last.Table == store.TableToken && last.Value != nil {
+		<-s.hold
+	}
 	if s.broken {
 		return fmt.Errorf("no luck: %w", store.ErrUnknown)
 	}
@@ -398,6 +403,35 @@ func TestTokensFailClosedWithTheStore(t *testing.T) {
 		s.start()
 		if s.opens(made.Secret) {
 			t.Error("the revoked token holds after a restart")
+		}
+	})
+}
+
+// A token that is being stored while the one that makes it is revoked never holds,
+// and nothing of it is left.
+func TestATokenDiesWithItsMakerWhileItIsStored(t *testing.T) {
+	st := &stuck{}
+	play(t, func(c *host.Config) { st.Store = c.Store; c.Store = st }, func(t *testing.T, s *scene) {
+		admin := s.dial()
+		parent := s.mint(admin, rpc.ScopeAdmin, nil)
+		st.hold = make(chan struct{})
+		answer := make(chan posted, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			answer <- s.post(callOf("tokens.create", `{"label":"x","scope":"observe"}`), as(parent.Secret))
+		})
+		synctest.Wait()
+		ask[rpc.Empty](s, admin, "tokens.revoke", map[string]any{"id": parent.Token.ID})
+		close(st.hold)
+		wg.Wait()
+		if got := <-answer; got.status != http.StatusOK || kindOf(got.message) != "forbidden" {
+			t.Errorf("the call that made it: %d %s, want forbidden", got.status, kindOf(got.message))
+		}
+		if list := ask[rpc.TokensResult](s, admin, "tokens.list", map[string]any{}).Tokens; len(list) != 1 {
+			t.Errorf("tokens.list = %+v, want the configured one", list)
+		}
+		if rows, err := s.store.Scan(t.Context(), store.TableToken, "", "", 0); err != nil || len(rows) != 0 {
+			t.Errorf("stored: %q, %v", rows, err)
 		}
 	})
 }

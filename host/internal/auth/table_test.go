@@ -148,7 +148,7 @@ func TestLoginsEndWithTheirToken(t *testing.T) {
 		if ids := tab.Expire(time.Now()); !slices.Equal(ids, []string{"short"}) {
 			t.Errorf("Expire = %v", ids)
 		}
-		_, err := g.Revoke("long")
+		_, err := g.Tokens().Revoke("long") // a login made just then is not dropped, and means nothing
 		must(t, err)
 		if let("long") || with("long") != http.StatusUnauthorized {
 			t.Error("a revoked token or its login is let in")
