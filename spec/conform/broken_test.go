@@ -26,6 +26,9 @@ func TestBrokenHostsFailWhereTheyAreBroken(t *testing.T) {
 		for _, f := range b.families {
 			seen[f] = true
 		}
+		if raced && slices.Contains(b.families, "slow") {
+			continue // a flood takes a minute then
+		}
 		t.Run(strings.ReplaceAll(b.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			b.play(t, nth)

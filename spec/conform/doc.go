@@ -31,9 +31,14 @@
 //	{"role":"spawns","count":N,"depth":D}
 //	                                   starts N child sessions, which start as many, D
 //	                                   levels deep, and waits for them
-//	{"role":"wide","size":S}           emits an event of the type conform.example/note,
-//	                                   asks approval of a call of the tool "wide" with
-//	                                   the input {"text": S bytes}, then says S bytes
+//	{"role":"tasks","count":N,"chunks":C,"size":S,"everyMs":M}
+//	                                   begins N background tasks and ends its turn; each
+//	                                   prints C chunks, or goes on until it is cancelled
+//	                                   where C is 0 or absent
+//	{"role":"wide","count":C,"size":S} emits an event of the type conform.example/note,
+//	                                   whose data open.go spells out; asks approval of a
+//	                                   call of the tool "wide" with the input {"text":
+//	                                   C times S bytes}; then says as much in one message
 //
 // The tour: model/start; reasoning; todo/write with three entries, written again as
 // work goes on; text; a tool call with several pieces of progress; two children that

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,7 +95,11 @@ func show(t *testing.T, rep *conform.Report) {
 // middleman that passes everything on.
 func TestOurHostConforms(t *testing.T) {
 	t.Parallel()
-	rep := start(t, nil).run(t, conform.Options{Brief: raced})
+	opt := conform.Options{Brief: raced}
+	if raced { // a flood takes a minute then
+		opt.Families = slices.DeleteFunc(conform.Families(), func(f string) bool { return f == "slow" })
+	}
+	rep := start(t, nil).run(t, opt)
 	if !rep.OK() {
 		show(t, rep)
 		t.Error("the host does not conform")

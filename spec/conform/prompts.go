@@ -26,6 +26,7 @@ func promptChecks() []Check {
 		{ID: "others-see", Section: "3", Says: "Other clients see the prompt and what comes of it, and who sent it.", run: promptOthersSee},
 		{ID: "response-first", Section: "2", Says: "The response to a prompt precedes the events of its turn.", run: promptResponseFirst},
 		{ID: "large", Section: "3, 7", Says: "A prompt of nearly 1 MiB is accepted or refused as too-large, and changes nothing then.", run: promptLarge},
+		{ID: "budget", Section: "5, 7", Says: "A prompt beyond the budget is budget-exceeded, until the budget is raised.", run: promptBudget},
 		{ID: "blob-unknown", Section: "7", Says: "A prompt that names a blob which does not exist is blob-not-found.", run: promptNoBlob},
 	}
 }
@@ -264,4 +265,15 @@ func promptNoBlob(t *T) {
 	s := t.session(p, echoes)
 	p.refused("session.prompt", obj{"sessionId": s.id, "content": list{obj{"type": "image", "mimeType": "image/png", "blob": noBlob}}}, "blob-not-found")
 	t.equal("turns", t.turns(p, s), 0)
+}
+
+func promptBudget(t *T) {
+	p := t.dial()
+	s := t.session(p, echoes, obj{"budget": obj{"turns": 1}})
+	p.subscribe(s)
+	p.turn(s, "one")
+	p.refused("session.prompt", obj{"sessionId": s.id, "content": say("two")}, "budget-exceeded")
+	t.equal("turns", t.turns(p, s), 1)
+	p.ok("session.configure", obj{"sessionId": s.id, "budget": obj{"turns": 2}})
+	p.turn(s, "two")
 }

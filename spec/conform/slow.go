@@ -10,9 +10,9 @@ func slowChecks() []Check {
 	}
 }
 
-// flood is a session that writes much more than any buffer holds: 4 MB.
+// flood is a session that writes much more than any buffer holds: 6 MB.
 func (t *T) flood(p *peer) session {
-	return t.session(p, obj{"role": "stream", "chunks": 64, "size": 64 << 10, "durableEvery": 1})
+	return t.session(p, obj{"role": "stream", "chunks": 96, "size": 64 << 10, "durableEvery": 1})
 }
 
 // stalled subscribes a client that stops reading while a session floods.

@@ -20,6 +20,11 @@ func taskChecks() []Check {
 		{ID: "wait-end", Section: "5", Says: "tasks.wait returns when the task ends.", run: taskWaitEnd},
 		{ID: "wait-lane", Section: "2", Says: "A slow call never holds up the others.", run: taskWaitLane},
 		{ID: "cancel", Section: "5", Says: "tasks.cancel ends a running task.", run: taskCancel},
+		{ID: "outlives", Section: "3, 5", Says: "A task outlives the turn that began it: task/started, and it is listed as running.", run: taskOutlives},
+		{ID: "output", Section: "5", Says: "tasks.get tells the tail of what a task printed.", run: taskOutput},
+		{ID: "completed", Section: "3", Says: "The end of a task is an event: task/completed with its status.", run: taskCompleted},
+		{ID: "cancel-background", Section: "3, 5", Says: "A task that is cancelled ends cancelled, and the log says so.", run: taskCancelBackground},
+		{ID: "close", Section: "5", Says: "Closing a session ends its tasks.", run: taskClose},
 		{ID: "cold", Section: "1", Says: "The tasks of a cold session are told too.", run: taskCold},
 	}
 }
@@ -131,4 +136,51 @@ func taskCold(t *T) {
 	s, p := t.spawned()
 	p.ok("session.close", obj{"sessionId": s.id})
 	t.equal("tasks", len(p.ok("tasks.list", obj{"sessionId": s.id}).list("tasks")), 2)
+}
+
+// background makes a session whose turn is over and whose task runs, or ran.
+func (t *T) background(more obj) (s session, p *peer, task string) {
+	p = t.dial()
+	s = t.session(p, obj{"role": "tasks", "count": 1}.with(more))
+	p.subscribe(s)
+	p.prompt(s, "go")
+	task = p.event(s, "task/started").str("data.taskId")
+	return s, p, task
+}
+
+func taskOutlives(t *T) {
+	s, p, task := t.background(obj{"everyMs": 50})
+	p.event(s, "turn/end")
+	k := p.ok("tasks.get", obj{"sessionId": s.id, "taskId": task}).obj("task")
+	t.must(k.str("status") == "running" && k.str("kind") != "agent" && isTime(k.str("startedAt")), "running, of a kind of its own", k)
+	list := p.ok("tasks.list", obj{"sessionId": s.id}).objs("tasks")
+	t.must(len(list) == 1 && list[0].str("taskId") == task, "the task in tasks.list", list)
+	t.equal("state of the session", p.ok("session.get", obj{"sessionId": s.id}).str("session.state"), "idle")
+}
+
+func taskOutput(t *T) {
+	s, p, task := t.background(obj{"chunks": 3, "size": 10})
+	k := p.ok("tasks.wait", obj{"sessionId": s.id, "taskId": task}).obj("task")
+	t.must(k.str("status") == "completed" && len(k.str("output")) >= 30 && k.num("outputBytes") == int64(len(k.str("output"))), "completed, three chunks of output, all counted", k)
+}
+
+func taskCompleted(t *T) {
+	s, p, task := t.background(obj{"chunks": 1, "size": 10})
+	e := p.event(s, "task/completed")
+	t.must(e.str("data.taskId") == task && e.str("data.status") == "completed" && e.num("seq") > 0, "the task's id, completed, a seq", e)
+}
+
+func taskCancelBackground(t *T) {
+	s, p, task := t.background(obj{"everyMs": 50})
+	t.must(p.ok("tasks.cancel", obj{"sessionId": s.id, "taskId": task}).flag("cancelled"), "cancelled: true", "false")
+	e := p.event(s, "task/completed")
+	t.must(e.str("data.taskId") == task && e.str("data.status") == "cancelled", "the task's id, cancelled", e)
+}
+
+func taskClose(t *T) {
+	s, p, task := t.background(obj{"everyMs": 50})
+	p.event(s, "turn/end")
+	p.ok("session.close", obj{"sessionId": s.id})
+	k := p.ok("tasks.get", obj{"sessionId": s.id, "taskId": task}).obj("task")
+	t.must(k.str("status") != "running" && isTime(k.str("finishedAt")), "a task that has ended", k)
 }

@@ -11,7 +11,7 @@ import (
 
 // wides is the role that makes events too large for one frame, and one of a
 // vendor's.
-func wides(size int) obj { return obj{"role": "wide", "size": size} }
+func wides(size int) obj { return obj{"role": "wide", "count": size / 1000, "size": 1000} }
 
 // wide plays the role; it returns the session while its approval is open.
 func (t *T) wide(size int) (session, *peer) {
@@ -30,7 +30,7 @@ func (t *T) wide(size int) (session, *peer) {
 	return s, p
 }
 
-const wideSize = 300 << 10
+const wideSize = 300_000
 
 func eventTruncated(t *T) {
 	s, p := t.wide(wideSize)

@@ -16,11 +16,11 @@ type widened struct{ agent.Driver }
 // Open returns the agent that the config asks for.
 func (d widened) Open(ctx context.Context, s agent.Session) (agent.Agent, error) {
 	var c struct {
-		Role string
-		Size int
+		Role        string
+		Count, Size int
 	}
 	if json.Unmarshal(s.Config, &c) == nil && c.Role == "wide" {
-		return wide{c.Size}, nil
+		return wide{c.Count * c.Size}, nil
 	}
 	return d.Driver.Open(ctx, s)
 }
