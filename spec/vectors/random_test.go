@@ -175,7 +175,7 @@ func disagree(t *testing.T, f *refold.Fold, all []json.RawMessage) string {
 	for _, raw := range all {
 		v.add(t, raw)
 	}
-	return differ(v.folded(t, true), v.refolded(f))
+	return differ(v.folded(t, false), v.refolded(f))
 }
 
 // shrink leaves out frames as long as the folds disagree.

@@ -35,6 +35,8 @@ func (h *history) live(n int) *live {
 	l := &live{}
 	if base := obj(h.base["live"]); base != nil {
 		h.part0(l, base)
+	} else if open := str(h.base["turnId"]); open != "" && !h.fold.makes("a-base-has-nothing-live") {
+		h.fresh(l, open, 0, false)
 	}
 	_, _, steps := h.walkTurns(n)
 	for i, e := range h.entries[:n] {

@@ -4,6 +4,7 @@ import "slices"
 
 // mutants are the mistakes that a [Fold] can make.
 var mutants = []string{
+	"a-base-has-nothing-live",
 	"a-message-goes-as-a-whole",
 	"an-end-leaves-nothing-live",
 	"any-end-ends",
