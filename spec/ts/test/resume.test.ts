@@ -73,6 +73,20 @@ test("a log that was replaced starts anew after a reset", async (t) => {
   assert.deepEqual(of("other").filter((m) => m !== "session/live"), ["session/subscribed", "session/event", "session/subscribed"]);
 });
 
+// A log that is shorter than what was seen lost its end; it starts anew too.
+test("a log that lost its end starts anew after a reset", async (t) => {
+  const { host, client, seen, pass } = await scene(t);
+  host.session("s");
+  await client.subscribe({ sessions: [{ sessionId: "s", since: 0 }] });
+  host.append("s", message("1"));
+  host.append("s", message("2"));
+  await settled();
+  host.session("s", [{ seq: 1, ts: "2026-01-01T00:00:00Z", ...message("1") }]);
+  host.drop();
+  await pass(100);
+  assert.deepEqual(seen.slice(-4).map((f) => f.method), ["client/reset", "session/subscribed", "session/event", "session/live"]);
+});
+
 // A baseline may tell that the log is another, or bring a base where events were folded: a reset comes before it.
 test("a baseline that replaces what was folded comes after a reset", async (t) => {
   const { host, client, seen } = await scene(t);
