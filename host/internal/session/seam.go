@@ -151,6 +151,8 @@ type Page struct {
 // pending, or wrap store's.
 type api interface {
 	Create(ctx context.Context, a CreateArgs, placed func(frames.Session)) error
+	// Fork calls started once it is known what is copied.
+	Fork(ctx context.Context, f ForkArgs, started func(), placed func(frames.Session)) error
 	Prompt(ctx context.Context, a PromptArgs, placed func(PromptAnswer)) error
 	Cancel(ctx context.Context, a CancelArgs, placed func(cancelled bool)) error
 	Configure(ctx context.Context, a ConfigureArgs, placed func(frames.Session)) error
@@ -165,6 +167,9 @@ type api interface {
 	List(f Filter) (sessions []frames.Session, next string, err error)
 	View(ctx context.Context, sid frames.SessionID) (view json.RawMessage, seq frames.Seq, err error)
 	History(ctx context.Context, sid frames.SessionID, after, before *frames.Seq, limit, maxBytes int) (Page, error)
+
+	// Export writes the log into a blob, as "jsonl" or "markdown".
+	Export(ctx context.Context, sid frames.SessionID, format string) (Export, error)
 
 	Answer(ctx context.Context, a pending.Answer, placed func()) error
 	// Pending returns what waits for a person in the tree of sid ("" is all),
