@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -94,13 +93,6 @@ func (a *archive) event(t *testing.T, sid frames.SessionID, seq frames.Seq) fram
 		t.Fatal(err)
 	}
 	return e
-}
-
-// sessions returns every session there was.
-func (a *archive) sessions() []frames.SessionID {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Sorted(maps.Keys(a.logs))
 }
 
 // fold returns the fold of the untrimmed log as JSON.
