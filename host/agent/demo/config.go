@@ -11,7 +11,7 @@ import (
 // Config is the `config` of a session; the zero value is the demonstration.
 type Config struct {
 	// Role is "" or "show", one of its children "explore", "tests" and "fix", or
-	// one that makes load: "stream", "asks", "spawns", "tasks".
+	// one that makes load: "stream", "asks", "spawns", "tasks", "wide".
 	Role string `json:"role,omitempty"`
 	// Speed overrides that of [Options].
 	Speed *float64 `json:"speed,omitempty"`
@@ -26,7 +26,8 @@ type Config struct {
 	// Count is how many approvals role asks asks for, Parallel of them at once
 	// (default 1), or how many children role spawns starts at each of Depth levels,
 	// or how many tasks role tasks begins (at least 1), each with Chunks, Size and
-	// EveryMs as above; with Chunks 0 they go on until they are cancelled.
+	// EveryMs as above; with Chunks 0 they go on until they are cancelled. Role wide
+	// makes Count times Size bytes at once.
 	Count    int `json:"count,omitempty"`
 	Parallel int `json:"parallel,omitempty"`
 	Depth    int `json:"depth,omitempty"`
@@ -40,7 +41,7 @@ const (
 	maxDepth  = 16
 )
 
-var roles = []string{"", roleShow, roleExplore, roleTests, roleFix, roleStream, roleAsks, roleSpawns, roleTasks}
+var roles = []string{"", roleShow, roleExplore, roleTests, roleFix, roleStream, roleAsks, roleSpawns, roleTasks, roleWide}
 
 // parse reads a config; it refuses keys and values that it does not know.
 func parse(raw json.RawMessage) (Config, error) {

@@ -96,6 +96,8 @@ func (d *demo) play(ctx context.Context, pl *player, text string) error {
 		return pl.spawns(ctx)
 	case roleTasks:
 		return pl.background(ctx)
+	case roleWide:
+		return pl.wide(ctx)
 	case roleExplore, roleTests, roleFix:
 		return pl.run(ctx, scripts[d.config.Role])
 	}

@@ -7,7 +7,7 @@
 // script says so.
 //
 // The config of a session chooses a role and the pace; see [Config]. The roles
-// stream, asks, spawns and tasks make load instead of sense. Everything is
+// stream, asks, spawns, tasks and wide make load instead of sense. Everything is
 // deterministic: the same prompts and answers give the same events.
 //
 // demo imports frames and host/agent only. It waits for timers that end with

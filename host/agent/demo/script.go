@@ -16,6 +16,7 @@ const (
 	roleAsks    = "asks"
 	roleSpawns  = "spawns"
 	roleTasks   = "tasks"
+	roleWide    = "wide"
 )
 
 // The pace at speed 1.
