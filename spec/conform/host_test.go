@@ -48,7 +48,7 @@ func start(t *testing.T, m *middle) rig {
 	back, front := listen(t), listen(t)
 	token := host.NewToken()
 	h, err := host.New(t.Context(), host.Config{
-		Store: mem.New(), Drivers: []agent.Driver{widened{demo.New(demo.Options{Speed: 1})}}, Token: token, DrainTimeout: 50 * time.Millisecond,
+		Store: mem.New(), Drivers: []agent.Driver{demo.New(demo.Options{Speed: 1})}, Token: token, DrainTimeout: 50 * time.Millisecond,
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		AllowHosts: []string{front.Addr().String()},
 	})
