@@ -144,6 +144,22 @@ test("the token travels as the WebSocket allows", async (t) => {
   assert.deepEqual(args, [["wss://mux.example:8/v1/ws?x=1&heartbeat=120&label=my+phone", ["muxhost.v1", "muxhost.token.c8OpY3JldA"]]]);
 });
 
+// What opens but does not speak muxhost.v1 is no host.
+test("another protocol is no host", async (t) => {
+  const { host } = await scene(t);
+  class Other extends host.WebSocket {
+    constructor(url: string) {
+      super(url);
+      Object.defineProperty(this, "protocol", { get: () => "chat", set: () => {} });
+    }
+  }
+  const causes: string[] = [];
+  const client = new MuxClient({ url: "http://host:1", WebSocket: Other, onState: (s, cause) => causes.push(`${s}: ${cause?.message}`) });
+  t.after(() => client.close());
+  await settled();
+  assert.deepEqual(causes, ["disconnected: http://host:1 does not speak muxhost.v1"]);
+});
+
 // Closing ends everything: calls, frames, and the wait for a connection.
 test("close ends calls and frames", async (t) => {
   const { host, client, states } = await scene(t);
