@@ -225,7 +225,9 @@ func TestVectorsFindEveryMutant(t *testing.T) {
 		if v.file != filepath.Join("fold", v.Name+".json") || !strings.HasSuffix(v.Doc, ".") {
 			t.Errorf("%s: name %q, doc %q; want the file's name and a sentence", v.file, v.Name, v.Doc)
 		}
-		for _, m := range refold.Mutants() {
+		chances := map[string]bool{}
+		v.refolded(&refold.Fold{Schemas: s, Chances: chances})
+		for m := range chances {
 			if differ(v.refolded(&refold.Fold{Schemas: s, Mutant: m}), v.want()) != "" {
 				kills[m] = append(kills[m], v.Name)
 			}

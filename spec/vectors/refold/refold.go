@@ -22,10 +22,12 @@ type Frame struct {
 	Params map[string]any `json:"params"`
 }
 
-// Fold folds frames. Mutant names the mistake to make, "" for none.
+// Fold folds frames. Mutant names the mistake to make, "" for none. Chances, where
+// it is not nil, gets the mistakes for which there was an occasion.
 type Fold struct {
 	Schemas *Schemas
 	Mutant  string
+	Chances map[string]bool
 }
 
 // Result is what a fold gives: the view as JSON values, the frames at which a
@@ -58,8 +60,11 @@ func (f *Fold) View(session string, frames []Frame) Result {
 
 // makes reports whether the fold makes this mistake.
 func (f *Fold) makes(mutant string) bool {
-	if !slices.Contains(mutants, mutant) {
+	if _, listed := slices.BinarySearch(mutants, mutant); !listed {
 		panic("refold: " + mutant + " is not listed")
+	}
+	if f.Chances != nil {
+		f.Chances[mutant] = true
 	}
 	return f.Mutant == mutant
 }
