@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,9 +27,7 @@ import (
 func (s *scene) mint(w *hosttest.Watch, scope rpc.Scope, more map[string]any) rpc.TokenCreateResult {
 	s.t.Helper()
 	params := map[string]any{"label": "my phone", "scope": scope}
-	for k, v := range more {
-		params[k] = v
-	}
+	maps.Copy(params, more)
 	return ask[rpc.TokenCreateResult](s, w, "tokens.create", params)
 }
 
@@ -127,9 +126,7 @@ func TestTokensNeverExceedTheirMaker(t *testing.T) {
 			"a million ages": {admin, map[string]any{"forMs": int64(1) << 52}, "-32602"},
 		} {
 			params := map[string]any{"label": "x", "scope": "admin"}
-			for k, v := range c.more {
-				params[k] = v
-			}
+			maps.Copy(params, c.more)
 			before := len(ask[rpc.TokensResult](s, admin, "tokens.list", map[string]any{}).Tokens)
 			got := s.kind(c.w, "tokens.create", params)
 			after := len(ask[rpc.TokensResult](s, admin, "tokens.list", map[string]any{}).Tokens)
