@@ -22,6 +22,9 @@ test("items that change are replaced, others stay", () => {
   assert.equal(v.items[0], a);
   assert.notEqual(v.items[1], b);
   assert.deepEqual(b?.tool, { callId: "b", name: "sh", running: true }, "the old one did not change");
+  fold(v, { type: "approval/asked", data: { id: "p", callId: "a", tool: { name: "sh" } } });
+  assert.notEqual(v.items[0], a);
+  assert.equal(a?.tool?.decisions, undefined, "nor did this one");
 });
 
 // The JSON of a view shares nothing with it.
