@@ -66,6 +66,9 @@ func TestLocalHostHasTheSameRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := c.Describe(t.Context()); err != nil { // the host knows the client
+			t.Fatal(err)
+		}
 		if err := h.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
