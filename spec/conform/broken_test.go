@@ -22,7 +22,7 @@ type broken struct {
 // belongs to, no others, and is told why.
 func TestBrokenHostsFailWhereTheyAreBroken(t *testing.T) {
 	seen := map[string]bool{}
-	for nth, b := range slices.Concat(brokenTransports(), brokenWords(), brokenOrders(), brokenGates(), brokenWork(), brokenPipes()) {
+	for nth, b := range slices.Concat(brokenTransports, brokenWords, brokenOrders, brokenGates, brokenWork, brokenPipes) {
 		for _, f := range b.families {
 			seen[f] = true
 		}
