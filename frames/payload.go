@@ -51,7 +51,7 @@ type (
 	SessionConfigured struct {
 		Policy  *Policy           `json:"policy,omitempty"`
 		Budget  *Budget           `json:"budget,omitempty"`
-		Labels  map[string]string `json:"labels,omitempty"`
+		Labels  map[string]string `json:"labels,omitzero"` // empty: none are left
 		Options json.RawMessage   `json:"options,omitempty"`
 	}
 	// SessionCompacted is the data of `session/compacted`: the surface up to a seq was replaced by a summary.

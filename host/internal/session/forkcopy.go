@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/muxhost/muxhost/frames"
@@ -293,8 +294,11 @@ func (c *copying) configured() *frames.SessionConfigured {
 	if r := c.b.rec; r.Budget != nil && !sameJSON(r.Budget, c.view.Budget) {
 		p.Budget, differs = r.Budget, true
 	}
-	if r := c.b.rec; len(r.Labels) > 0 && !sameJSON(r.Labels, c.view.Labels) {
-		p.Labels, differs = r.Labels, true
+	if r := c.b.rec; !maps.Equal(r.Labels, c.view.Labels) {
+		p.Labels, differs = maps.Clone(r.Labels), true
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
 	}
 	if !differs {
 		return nil

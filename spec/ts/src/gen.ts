@@ -897,6 +897,7 @@ export interface SessionCompacted {
 export interface SessionConfigured {
   policy?: Policy;
   budget?: Budget;
+  /** empty: none are left */
   labels?: Record<string, string>;
   options?: Record<string, unknown>;
 }
