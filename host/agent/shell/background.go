@@ -9,6 +9,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/internal/proc"
 )
 
 // backgrounded reports whether a command line ends in " &", and returns it
@@ -25,7 +26,7 @@ func backgrounded(line string) (string, bool) {
 // background starts what the frozen input says as a task that outlives the turn.
 // An error means that nothing was started.
 func (s *shell) background(ctx context.Context, t agent.Turn, call frames.CallID, in input) (frames.ToolResult, error) {
-	if err := checkDir(in.Cwd); err != nil {
+	if err := proc.CheckDir(in.Cwd); err != nil {
 		return frames.ToolResult{}, err
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -37,11 +38,11 @@ func (s *shell) background(ctx context.Context, t agent.Turn, call frames.CallID
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTimeout)
 	defer cancel()
-	p, err := s.marks.start(s.opt, in, s.session.Env)
+	p, err := s.launch(in)
 	if err != nil {
 		return frames.ToolResult{}, errors.Join(err, k.Done(late, "failed", err.Error()))
 	}
-	_ = p.in.end() // nobody types into it; it cannot have ended before
+	_ = p.Input().End() // nobody types into it; it cannot have ended before
 	s.tasks.Go(func() { s.attend(k, p) })
 	det, err := json.Marshal(struct {
 		TaskID frames.TaskID `json:"taskId"`
@@ -57,30 +58,30 @@ func (s *shell) background(ctx context.Context, t agent.Turn, call frames.CallID
 
 // attend passes on what a task's process prints, ends the process when the task
 // is cancelled or the agent closed, and says how it ended.
-func (s *shell) attend(k agent.Task, p *process) {
+func (s *shell) attend(k agent.Task, p *proc.Process) {
 	ctx, cancel := context.WithCancelCause(k.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
 	late := context.WithoutCancel(ctx)
-	var rep repairer
+	var rep proc.Repairer
 	show := func(text string) {
 		if text != "" {
 			_ = k.Output(late, text) // nothing waits for it
 		}
 	}
-	end := p.wait(ctx, func(chunk []byte) { show(rep.text(chunk)) })
-	show(rep.flush())
+	end := p.Wait(ctx, func(chunk []byte) { show(rep.Text(chunk)) })
+	show(rep.Flush())
 	status, detail := "completed", ""
 	switch {
 	case ctx.Err() != nil:
 		status = "cancelled"
-	case end.signal != "":
-		status, detail = "failed", "ended by "+end.signal
-	case end.code != 0:
-		status, detail = "failed", fmt.Sprintf("exit %d", end.code)
+	case end.Signal != "":
+		status, detail = "failed", "ended by "+end.Signal
+	case end.Code != 0:
+		status, detail = "failed", fmt.Sprintf("exit %d", end.Code)
 	}
-	if end.survivors > 0 {
-		detail = strings.TrimPrefix(fmt.Sprintf("%s; %d processes could not be killed", detail, end.survivors), "; ")
+	if end.Survivors > 0 {
+		detail = strings.TrimPrefix(fmt.Sprintf("%s; %d processes could not be killed", detail, end.Survivors), "; ")
 	}
 	_ = k.Done(late, status, detail) // the host stores it later where it cannot now
 }

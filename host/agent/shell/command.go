@@ -7,13 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/internal/proc"
 )
 
 // input is what a person allows: the exact command line, where it runs, and
@@ -126,30 +125,37 @@ func (s *shell) start(ctx context.Context, t agent.Turn, call frames.CallID, fro
 
 // run runs a command and waits for its end.
 func (s *shell) run(ctx context.Context, t agent.Turn, call frames.CallID, in input) (frames.ToolResult, error) {
-	if err := checkDir(in.Cwd); err != nil {
+	if err := proc.CheckDir(in.Cwd); err != nil {
 		return frames.ToolResult{}, err
 	}
 	if err := context.Cause(ctx); err != nil {
 		return frames.ToolResult{}, err
 	}
-	rec := newRecorder(s.opt.TempDir, s.opt.MaxOutput)
-	defer rec.close()
+	rec := proc.NewRecorder(s.opt.TempDir, s.opt.MaxOutput)
+	defer rec.Close()
 	began := time.Now()
-	p, err := s.marks.start(s.opt, in, s.session.Env)
+	p, err := s.launch(in)
 	if err != nil {
 		return frames.ToolResult{}, err
 	}
-	s.setInput(p.in)
-	end := p.wait(ctx, func(chunk []byte) {
-		if text := rec.add(chunk); text != "" {
+	s.setInput(p.Input())
+	end := p.Wait(ctx, func(chunk []byte) {
+		if text := rec.Add(chunk); text != "" {
 			// A turn that is over shows no more progress; the record goes on.
 			_ = t.Progress(ctx, call, text)
 		}
 	})
-	if text := rec.repair.flush(); text != "" {
+	if text := rec.Flush(); text != "" {
 		_ = t.Progress(ctx, call, text)
 	}
 	return result(ctx, t, call, rec, end, time.Since(began)), nil
+}
+
+// launch starts the process of a command.
+func (s *shell) launch(in input) (*proc.Process, error) {
+	return s.marks.Start(proc.Command{
+		Argv: []string{s.opt.Shell, "-c", in.Command}, Dir: in.Cwd, Env: s.session.Env, Grace: s.opt.Grace,
+	})
 }
 
 // details are the tool result's machine-readable part.
@@ -162,18 +168,18 @@ type details struct {
 	DroppedBytes int64 `json:"droppedBytes,omitempty"`
 }
 
-func result(ctx context.Context, t agent.Turn, call frames.CallID, rec *recorder, end ending, took time.Duration) frames.ToolResult {
+func result(ctx context.Context, t agent.Turn, call frames.CallID, rec *proc.Recorder, end proc.Ending, took time.Duration) frames.ToolResult {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTimeout)
 	defer cancel()
-	block := rec.content(func() (frames.BlobID, error) {
-		r, err := rec.whole()
+	block := rec.Content(func() (frames.BlobID, error) {
+		r, err := rec.Whole()
 		if err != nil {
 			return "", err
 		}
 		id, _, err := t.Blob(late, r)
 		return id, err
 	})
-	det, err := json.Marshal(details{end.code, end.signal, end.survivors, rec.dropped})
+	det, err := json.Marshal(details{end.Code, end.Signal, end.Survivors, rec.Dropped()})
 	if err != nil {
 		det = nil // cannot happen: numbers and a string
 	}
@@ -184,7 +190,7 @@ func result(ctx context.Context, t agent.Turn, call frames.CallID, rec *recorder
 	switch {
 	case ctx.Err() != nil:
 		res.IsError, res.ErrorCode = true, "cancelled"
-	case end.code != 0:
+	case end.Code != 0:
 		res.IsError, res.ErrorCode = true, "exit"
 	}
 	return res
@@ -236,25 +242,6 @@ func decode(b json.RawMessage) (input, error) {
 		return in, errors.New("not run: the allowed input lacks a command or a cwd; both are needed")
 	}
 	return in, nil
-}
-
-// checkDir makes sure that dir is still the directory that was shown.
-func checkDir(dir string) error {
-	resolved, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return fmt.Errorf("not run: the directory is gone: %w", err)
-	}
-	if resolved != filepath.Clean(dir) {
-		return fmt.Errorf("not run: %s now leads to %s; create a session there instead", dir, resolved)
-	}
-	fi, err := os.Stat(resolved)
-	if err != nil {
-		return fmt.Errorf("not run: the directory is gone: %w", err)
-	}
-	if !fi.IsDir() {
-		return fmt.Errorf("not run: %s is not a directory any more", dir)
-	}
-	return nil
 }
 
 // title is the first line of a command, at most 120 characters.

@@ -12,11 +12,8 @@
 //
 // Rules of the room. A process starts only from the input of a [agent.Decision]
 // that allows. Its environment is [agent.Session.Env] and a mark, nothing else.
-// What a command starts dies with it: when its leader ended, or its turn or task
-// was cancelled, the process group is killed, and then whatever still carries the
-// mark (MUXHOST_CALL, on Linux), also where it left the group. When the host
-// itself is killed, a guard process beside it does the same. A process that
-// leaves the group and wipes its environment escapes that.
+// What a command starts dies with it, with its turn or task, or with the host; how,
+// and what escapes that, is package proc's business.
 //
-// shell imports frames and host/agent only.
+// shell imports frames, host/agent and host/agent/internal/proc only.
 package shell

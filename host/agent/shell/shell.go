@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/internal/proc"
 )
 
 // Options tune a driver; the zero value works.
@@ -43,23 +43,12 @@ func (o Options) withDefaults() Options {
 
 // New returns the driver.
 func New(o Options) agent.Driver {
-	return driver{o.withDefaults(), &marks{prefix: markName + "=" + rand.Text() + "."}}
+	return driver{o.withDefaults(), proc.NewMarks()}
 }
 
 type driver struct {
 	opt   Options
-	marks *marks
-}
-
-// marks marks the commands of one driver, so that they are found again.
-type marks struct {
-	prefix string // NAME=value, up to the part that each command has for itself
-	guard  guard
-}
-
-func (m *marks) start(o Options, in input, env []string) (*process, error) {
-	m.guard.watch(m.prefix)
-	return start(o, m.prefix, in, env)
+	marks *proc.Marks
 }
 
 // Info describes the driver.
@@ -81,7 +70,7 @@ var errClosed = errors.New("shell: the agent was closed")
 // shell is one open agent.
 type shell struct {
 	opt     Options
-	marks   *marks
+	marks   *proc.Marks
 	session agent.Session
 	ctx     context.Context //nolint:containedctx // ends when the agent is closed
 	cancel  context.CancelCauseFunc
@@ -90,7 +79,7 @@ type shell struct {
 	closed bool
 	turns  sync.WaitGroup // added to under mu, while not closed
 	tasks  sync.WaitGroup // commands in the background; begun by turns only
-	input  *stdin         // of the running command, or nil
+	input  *proc.Stdin    // of the running command, or nil
 	coming chan struct{}  // closed once a command that is asked for runs or will not; nil: none is
 }
 
@@ -155,14 +144,14 @@ func (s *shell) Steer(ctx context.Context, p agent.Prompt) error {
 	}
 	text := p.Text()
 	if strings.TrimSpace(text) == "@eof" {
-		return in.end()
+		return in.End()
 	}
-	return in.write(text + "\n")
+	return in.Write(text + "\n")
 }
 
 // setInput says whose input steers go to; nil for nobody's. Those that wait for a
 // command that was coming go on.
-func (s *shell) setInput(in *stdin) {
+func (s *shell) setInput(in *proc.Stdin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.input = in

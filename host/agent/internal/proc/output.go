@@ -1,4 +1,4 @@
-package shell
+package proc
 
 import (
 	"bytes"
@@ -18,13 +18,13 @@ const (
 	smallEnd   = 12 << 10  // the same where escapes make it too large
 )
 
-// recorder keeps what a command writes: the whole up to a limit, in memory at
+// Recorder keeps what a command writes: the whole up to a limit, in memory at
 // first and then in a private file, and the last bytes of all. One goroutine
 // adds; the rest is called after that is done.
-type recorder struct {
+type Recorder struct {
 	dir      string
 	max      int64
-	repair   repairer
+	repair   Repairer
 	head     []byte // the first inlineMax bytes
 	tail     []byte // the last previewEnd bytes, or somewhat more
 	file     *os.File
@@ -33,10 +33,12 @@ type recorder struct {
 	spoolErr error
 }
 
-func newRecorder(dir string, limit int64) *recorder { return &recorder{dir: dir, max: limit} }
+// NewRecorder returns a recorder that keeps at most limit bytes, and those that are
+// too many for memory in a private file in dir ("": the system's).
+func NewRecorder(dir string, limit int64) *Recorder { return &Recorder{dir: dir, max: limit} }
 
-// add records chunk and returns it as valid text.
-func (r *recorder) add(chunk []byte) string {
+// Add records chunk and returns it as valid text.
+func (r *Recorder) Add(chunk []byte) string {
 	keep := chunk[:min(int64(len(chunk)), r.max-r.kept)]
 	if r.spoolErr != nil {
 		keep = nil
@@ -51,11 +53,11 @@ func (r *recorder) add(chunk []byte) string {
 	if over := len(r.tail) - previewEnd; over > previewEnd {
 		r.tail = append(r.tail[:0], r.tail[over:]...)
 	}
-	return r.repair.text(chunk)
+	return r.repair.Text(chunk)
 }
 
 // spool keeps b as part of the whole and returns how many bytes are kept.
-func (r *recorder) spool(b []byte) int {
+func (r *Recorder) spool(b []byte) int {
 	if r.file == nil {
 		if r.kept+int64(len(b)) <= inlineMax {
 			return len(b) // head holds it
@@ -71,7 +73,7 @@ func (r *recorder) spool(b []byte) int {
 
 // openFile moves from memory to a file. The file has no name any more where the
 // system allows that, so a crash leaves nothing behind.
-func (r *recorder) openFile() bool {
+func (r *Recorder) openFile() bool {
 	f, err := os.CreateTemp(r.dir, "muxhost-output-*")
 	if err != nil {
 		r.spoolErr = err
@@ -83,8 +85,14 @@ func (r *recorder) openFile() bool {
 	return r.spoolErr == nil
 }
 
-// whole reads everything that was kept, from its beginning, as raw bytes.
-func (r *recorder) whole() (io.Reader, error) {
+// Flush returns the text of what is left when no more chunks come.
+func (r *Recorder) Flush() string { return r.repair.Flush() }
+
+// Dropped returns how many bytes are not kept.
+func (r *Recorder) Dropped() int64 { return r.dropped }
+
+// Whole reads everything that was kept, from its beginning, as raw bytes.
+func (r *Recorder) Whole() (io.Reader, error) {
 	if r.file == nil {
 		return bytes.NewReader(r.head[:r.kept]), nil
 	}
@@ -94,12 +102,12 @@ func (r *recorder) whole() (io.Reader, error) {
 	return io.LimitReader(r.file, r.kept), nil
 }
 
-// content is what a result shows: all output, or its head and tail and a
+// Content is what a result shows: all output, or its head and tail and a
 // reference to the whole, which blob stores.
-func (r *recorder) content(blob func() (frames.BlobID, error)) frames.ContentBlock {
+func (r *Recorder) Content(blob func() (frames.BlobID, error)) frames.ContentBlock {
 	total := r.kept + r.dropped
 	if total <= inlineMax && r.dropped == 0 {
-		if text := repair(r.head); encodedLen(text) <= encodedMax {
+		if text := Repair(r.head); encodedLen(text) <= encodedMax {
 			return frames.Text(text)
 		}
 	}
@@ -109,11 +117,11 @@ func (r *recorder) content(blob func() (frames.BlobID, error)) frames.ContentBlo
 	return b
 }
 
-func (r *recorder) preview(total int64, err error) string {
+func (r *Recorder) preview(total int64, err error) string {
 	var text string
 	for _, end := range []int{previewEnd, smallEnd} {
-		head := repair(r.head[:min(end, len(r.head))])
-		tail := repair(r.tail[max(0, len(r.tail)-end):])
+		head := Repair(r.head[:min(end, len(r.head))])
+		tail := Repair(r.tail[max(0, len(r.tail)-end):])
 		text = fmt.Sprintf("%s\n[… %d bytes in all; the middle is not shown%s …]\n%s",
 			head, total, r.lost(err), tail)
 		if encodedLen(text) <= encodedMax {
@@ -124,7 +132,7 @@ func (r *recorder) preview(total int64, err error) string {
 }
 
 // lost says what of the output is not kept, if anything.
-func (r *recorder) lost(err error) string {
+func (r *Recorder) lost(err error) string {
 	switch err = errors.Join(r.spoolErr, err); {
 	case err != nil:
 		return fmt.Sprintf("; the whole could not be kept: %v", err)
@@ -134,8 +142,8 @@ func (r *recorder) lost(err error) string {
 	return ""
 }
 
-// close deletes the file.
-func (r *recorder) close() {
+// Close deletes the file.
+func (r *Recorder) Close() {
 	if r.file != nil {
 		r.file.Close()
 		_ = os.Remove(r.file.Name())
@@ -158,12 +166,12 @@ func encodedLen(s string) int {
 	return n
 }
 
-// repairer turns bytes that come in chunks into valid text: a character that is
+// Repairer turns bytes that come in chunks into valid text: a character that is
 // split between chunks is kept whole, a byte that belongs to none becomes U+FFFD.
-type repairer struct{ rest []byte }
+type Repairer struct{ rest []byte }
 
-// text returns what can be said of all bytes so far and was not returned yet.
-func (r *repairer) text(chunk []byte) string {
+// Text returns what can be said of all bytes so far and was not returned yet.
+func (r *Repairer) Text(chunk []byte) string {
 	b := append(r.rest, chunk...)
 	out := make([]byte, 0, len(b)+8)
 	for len(b) > 0 && utf8.FullRune(b) {
@@ -175,16 +183,16 @@ func (r *repairer) text(chunk []byte) string {
 	return string(out)
 }
 
-// flush returns what is left when no more bytes come.
-func (r *repairer) flush() string {
+// Flush returns what is left when no more bytes come.
+func (r *Repairer) Flush() string {
 	b := r.rest
 	r.rest = nil
-	return repair(b)
+	return Repair(b)
 }
 
-// repair returns b as valid text, each byte that belongs to no character
+// Repair returns b as valid text, each byte that belongs to no character
 // replaced by U+FFFD. Control characters stay.
-func repair(b []byte) string {
+func Repair(b []byte) string {
 	out := make([]byte, 0, len(b))
 	for len(b) > 0 {
 		c, n := utf8.DecodeRune(b)

@@ -1,4 +1,4 @@
-package shell
+package proc
 
 import (
 	"context"
@@ -26,13 +26,13 @@ const (
 	readRounds  = 10 // of pipeDelay, for output after everything was killed
 )
 
-// process is one running command: its leader, its pipes, its descendants.
-type process struct {
+// Process is one running command: its leader, its pipes, its descendants.
+type Process struct {
 	cmd   *exec.Cmd
 	grace time.Duration
 	mark  string // NAME=value
 	out   *os.File
-	in    *stdin
+	in    *Stdin
 
 	exited chan struct{} // closed when the leader ended
 	reap   chan struct{} // closed when its pid may be given back
@@ -43,15 +43,42 @@ type process struct {
 	wg      sync.WaitGroup
 }
 
-// ending is how a command ended.
-type ending struct {
-	code      int // 128+n for signal n, as shells count
-	signal    string
-	survivors int
+// Ending is how a command ended.
+type Ending struct {
+	// Code is the exit code, 128+n for signal n, as shells count.
+	Code int
+	// Signal names the signal that ended it, if one did.
+	Signal string
+	// Survivors counts processes that could not be killed.
+	Survivors int
 }
 
-// start starts the command of in, marked with mark and a number of its own. The caller must call wait.
-func start(o Options, mark string, in input, env []string) (*process, error) {
+// Command is what to run. All fields are needed.
+type Command struct {
+	// Argv is the program, an absolute path, and its arguments.
+	Argv []string
+	// Dir is where it runs, an absolute path; Env its whole environment, to which
+	// the mark is added.
+	Dir string
+	Env []string
+	// Grace is how long it has between SIGTERM and SIGKILL when it is cancelled.
+	Grace time.Duration
+}
+
+// Marks marks the processes of one driver, so that they are found again. It is
+// safe for concurrent use.
+type Marks struct {
+	prefix string // NAME=value, up to the part that each process has for itself
+	guard  guard
+}
+
+// NewMarks returns marks that no other process carries.
+func NewMarks() *Marks { return &Marks{prefix: markName + "=" + rand.Text() + "."} }
+
+// Start starts c with standard input from [Process.Input], and both outputs in
+// one pipe. An error says "not run" and why. The caller must call [Process.Wait].
+func (m *Marks) Start(c Command) (*Process, error) {
+	m.guard.watch(m.prefix)
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("not run: no pipe: %w", err)
@@ -62,13 +89,13 @@ func start(o Options, mark string, in input, env []string) (*process, error) {
 		inW.Close()
 		return nil, fmt.Errorf("not run: no pipe: %w", err)
 	}
-	p := &process{
-		grace: o.Grace, mark: mark + rand.Text(), out: outR,
+	p := &Process{
+		grace: c.Grace, mark: m.prefix + rand.Text(), out: outR,
 		exited: make(chan struct{}), reap: make(chan struct{}), read: make(chan struct{}),
 	}
-	p.cmd = exec.Command(o.Shell, "-c", in.Command) //nolint:noctx // ended by group, see wait
-	p.cmd.Dir = in.Cwd
-	p.cmd.Env = environ(env, p.mark)
+	p.cmd = exec.Command(c.Argv[0], c.Argv[1:]...) //nolint:noctx // ended by group, see Wait
+	p.cmd.Dir = c.Dir
+	p.cmd.Env = environ(c.Env, p.mark)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = inR, outW, outW
 	p.cmd.SysProcAttr = attributes()
 
@@ -90,7 +117,7 @@ func start(o Options, mark string, in input, env []string) (*process, error) {
 
 // lead starts the leader and waits for it on one thread: the kernel kills the
 // child when the thread that started it ends, which stands for the host here.
-func (p *process) lead(started chan<- error) {
+func (p *Process) lead(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
@@ -104,8 +131,11 @@ func (p *process) lead(started chan<- error) {
 	reap(p.cmd)
 }
 
+// Input returns the process's standard input.
+func (p *Process) Input() *Stdin { return p.in }
+
 // drain reads all output.
-func (p *process) drain(output func([]byte)) {
+func (p *Process) drain(output func([]byte)) {
 	defer close(p.read)
 	buf := make([]byte, readSize)
 	for {
@@ -122,10 +152,10 @@ func (p *process) drain(output func([]byte)) {
 	}
 }
 
-// wait waits until the command ended, or ends it when ctx is done. When it
+// Wait waits until the command ended, or ends it when ctx is done. When it
 // returns, nothing that the command started runs any more. output gets every
 // chunk that it writes, from one goroutine; the chunk is not kept.
-func (p *process) wait(ctx context.Context, output func([]byte)) ending {
+func (p *Process) Wait(ctx context.Context, output func([]byte)) Ending {
 	p.wg.Go(func() { p.drain(output) })
 	select {
 	case <-p.exited:
@@ -146,15 +176,15 @@ func (p *process) wait(ctx context.Context, output func([]byte)) ending {
 	p.readRest()
 	p.wg.Wait()
 	p.out.Close()
-	e := ending{survivors: left}
-	e.code, e.signal = status(p.cmd)
+	e := Ending{Survivors: left}
+	e.Code, e.Signal = status(p.cmd)
 	return e
 }
 
 // readRest waits for the rest of the output. Everything known is dead by now, so
 // it ends by itself; if somebody unknown holds the pipe and is silent, or goes on
 // for long, what was read is what there is.
-func (p *process) readRest() {
+func (p *Process) readRest() {
 	for round := 0; round < readRounds; {
 		before := p.reads.Load()
 		if p.within(p.read, pipeDelay) {
@@ -170,7 +200,7 @@ func (p *process) readRest() {
 	_ = p.out.SetReadDeadline(time.Now())
 }
 
-func (p *process) over() bool {
+func (p *Process) over() bool {
 	select {
 	case <-p.exited:
 		return true
@@ -180,7 +210,7 @@ func (p *process) over() bool {
 }
 
 // within waits for ch, at most for d.
-func (p *process) within(ch <-chan struct{}, d time.Duration) bool {
+func (p *Process) within(ch <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -217,7 +247,7 @@ func environ(env []string, mark string) []string {
 	return append(out, mark)
 }
 
-// status is the exit code and the signal's name; wait must have returned.
+// status is the exit code and the signal's name; Wait must have returned.
 func status(cmd *exec.Cmd) (code int, signal string) {
 	st := cmd.ProcessState
 	if st == nil {

@@ -1,4 +1,4 @@
-package shell
+package proc
 
 import (
 	"os"
@@ -12,8 +12,8 @@ import (
 // full, further text is not taken.
 const maxStdin = 1 << 20
 
-// stdin feeds a command's standard input without making those who write wait.
-type stdin struct {
+// Stdin feeds a command's standard input without making those who write wait.
+type Stdin struct {
 	f    *os.File
 	wake chan struct{} // holds one token; never closed
 
@@ -23,10 +23,10 @@ type stdin struct {
 	closed bool // the command is over
 }
 
-func newStdin(f *os.File) *stdin { return &stdin{f: f, wake: make(chan struct{}, 1)} }
+func newStdin(f *os.File) *Stdin { return &Stdin{f: f, wake: make(chan struct{}, 1)} }
 
-// write queues text, or returns [agent.ErrNotTaken].
-func (in *stdin) write(text string) error {
+// Write queues text, or returns [agent.ErrNotTaken].
+func (in *Stdin) Write(text string) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.ended || len(in.buf)+len(text) > maxStdin {
@@ -37,8 +37,8 @@ func (in *stdin) write(text string) error {
 	return nil
 }
 
-// end closes the input once everything queued was read.
-func (in *stdin) end() error {
+// End closes the input once everything queued was read.
+func (in *Stdin) End() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.ended {
@@ -50,7 +50,7 @@ func (in *stdin) end() error {
 }
 
 // close drops what is queued and lets run return.
-func (in *stdin) close() {
+func (in *Stdin) close() {
 	in.mu.Lock()
 	in.ended, in.closed, in.buf = true, true, nil
 	in.mu.Unlock()
@@ -58,7 +58,7 @@ func (in *stdin) close() {
 	in.poke()
 }
 
-func (in *stdin) poke() {
+func (in *Stdin) poke() {
 	select {
 	case in.wake <- struct{}{}:
 	default:
@@ -66,7 +66,7 @@ func (in *stdin) poke() {
 }
 
 // run writes what is queued until the input ends; it owns the file.
-func (in *stdin) run() {
+func (in *Stdin) run() {
 	defer in.f.Close()
 	for range in.wake {
 		in.mu.Lock()
@@ -85,7 +85,7 @@ func (in *stdin) run() {
 }
 
 // refuse makes later text wait for the next turn.
-func (in *stdin) refuse() {
+func (in *Stdin) refuse() {
 	in.mu.Lock()
 	in.ended, in.buf = true, nil
 	in.mu.Unlock()

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package shell
+package proc
 
 // guard does nothing where processes cannot be found by their environment.
 type guard struct{}
