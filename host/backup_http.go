@@ -31,6 +31,7 @@ func (h *Host) serveBackup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.backingUp.Store(false)
+	leaveLobby(r)
 	done := make(chan error, 1)
 	if !h.seats.serve(func() { done <- h.sendBackup(w, r) }) {
 		auth.Refuse(w, refuseSeat(hostClosed))

@@ -103,6 +103,7 @@ func (h *Host) server(lobby *lobby) *http.Server {
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return h.ctx },
 		ConnState:         lobby.changed,
+		ConnContext:       lobby.context,
 		ErrorLog:          slog.NewLogLogger(h.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 }

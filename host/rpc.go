@@ -35,6 +35,7 @@ func (h *Host) serveCall(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.seats.leave(who.TokenID)
+	leaveLobby(r)
 	msg, status, answer := readCall(w, r)
 	if answer == nil {
 		answer, ref = h.call(r, newCaller(h, nil, who, opt), who, msg)
