@@ -86,10 +86,11 @@ class Drive:
         mine = self.client.sessions[self.session].fold.durable()
         for name in sorted({*mine, *got["view"]}):
             if mine.get(name) != got["view"].get(name):
-                wrong.append(f"{name}: folded {json.dumps(mine.get(name))}, the host has {json.dumps(got['view'].get(name))}")
+                wrong.append(f"{name}: folded {json.dumps(mine.get(name))}, "
+                             f"the host has {json.dumps(got['view'].get(name))}")
         if self.cuts == 0 or self.client.connections != self.cuts + 1:
             wrong.append(f"{self.cuts} cuts, {self.client.connections} connections")
-        if not any(a.startswith("approval") for a in self.answered) or not any(a.startswith("question") for a in self.answered):
+        if {a.split()[0] for a in self.answered} != {"approval", "question"}:
             wrong.append(f"answered only {self.answered}")
         return wrong + self.reports
 

@@ -338,7 +338,8 @@ class Fold:
         return "missed" if before and seq != before + 1 else None
 
     def _durable(self, kind: str, event: Object, data: Object) -> None:
-        joins = ("turn/end", "assistant/message", "assistant/retracted", "reasoning/message", "tool/call", "tool/result")
+        joins = ("turn/end", "assistant/message", "assistant/retracted", "reasoning/message",
+                 "tool/call", "tool/result")
         if kind in joins and event.get("turnId") and not self.v.get("turnId") and not self.v["turns"]:
             self._turn_start({**event, "by": None}, {})
         do = getattr(self, "_" + kind.replace("/", "_"), None)
@@ -473,7 +474,8 @@ class Fold:
             if self.v["turnId"] == turn:
                 self._forget_live()
         self._put(turnId=turn)
-        row = {"turnId": turn, **pick(data, "trigger", "promptId"), "startedAt": event.get("ts"), "startSeq": event["seq"]}
+        row = {"turnId": turn, **pick(data, "trigger", "promptId"),
+               "startedAt": event.get("ts"), "startSeq": event["seq"]}
         self.v["turns"].append(shaped("Turn", row))
         if self.v.get("live", {}).get("turnId") != turn:
             self._fresh(turn)
@@ -488,7 +490,8 @@ class Fold:
                     self._fresh(turn)
                 self._work_out()
             return
-        row = {**self.v["turns"][-1], **pick(data, "reason", "message", "usage"), "endedAt": event.get("ts"), "endSeq": event["seq"]}
+        row = {**self.v["turns"][-1], **pick(data, "reason", "message", "usage"),
+               "endedAt": event.get("ts"), "endSeq": event["seq"]}
         self.v["turns"][-1] = shaped("Turn", row)
         self._stop_tools()
         self._put(turnId="")
@@ -533,7 +536,9 @@ class Fold:
         start = self.v["turns"][-1].get("startSeq", 0)
         for place, item in enumerate(self.v["items"]):
             held = item.get("blocks", [])
-            if item["kind"] not in ("assistant", "reasoning") or item.get("turnId") != turn or item["seq"] < start or block not in held:
+            if item["kind"] not in ("assistant", "reasoning") or block not in held:
+                continue
+            if item.get("turnId") != turn or item["seq"] < start:
                 continue
             content = item.get("content", [])
             rest = [i for i, b in enumerate(held) if b != block] if len(content) == len(held) else []
@@ -594,7 +599,8 @@ class Fold:
             row["card"] = True
         else:
             names = ["turnId", "callId", "askedAt", "expiresAt"]
-            names += ["questions"] if kind == "question" else ["tool", "input", "inputHash", "truncated", "reason", "options"]
+            approval = ["tool", "input", "inputHash", "truncated", "reason", "options"]
+            names += ["questions"] if kind == "question" else approval
             self._put_pending({"id": key, "kind": kind, "card": True, **pick(params, *names)})
         self._work_out()
 

@@ -225,7 +225,8 @@ class Client:
                 for name in names:
                     await self._subscribe([name])
                 return
-            results = [{"sessionId": names[0], "error": {"code": error.code, "message": str(error), "data": {"kind": error.kind}}}]
+            await self._failed(names[0], error)
+            return
         for result in results:
             if "error" in result:
                 await self._failed(result["sessionId"], CallError(result["error"]))
