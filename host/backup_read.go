@@ -16,6 +16,8 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/internal/blob"
+	"github.com/muxhost/muxhost/host/internal/session"
+	"github.com/muxhost/muxhost/store"
 )
 
 // ErrBackup is wrapped by errors that say that a backup is not whole, or none.
@@ -275,6 +277,10 @@ func SweepBlobs(ctx context.Context, dir string, needed func(frames.BlobID) bool
 	}
 	return out, nil
 }
+
+// Unfinished reports whether a stored row says that the log of its key is none of a
+// session yet: it was being copied, and the next host that starts removes it.
+func Unfinished(r store.Row) bool { return session.Unfinished(r) }
 
 // BlobIDs appends the ids that stand anywhere in text to ids: those of its blobs,
 // and what only looks like one.

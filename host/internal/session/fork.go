@@ -136,6 +136,12 @@ func (m *Manager) copyLog(ctx context.Context, b *birth, from frames.ForkPoint) 
 // halfMark is the value of the dirty row of a log that is being copied.
 const halfMark = "fork"
 
+// Unfinished reports whether a row says that the log of its key is a fork's that is
+// being copied. Such a log is no session, and is removed at the next start.
+func Unfinished(r store.Row) bool {
+	return r.Table == store.TableDirty && string(r.Value) == halfMark
+}
+
 // dropHalf removes a log that is being copied, and its rows.
 func (m *Manager) dropHalf(ctx context.Context, sid frames.SessionID) error {
 	head, err := m.cfg.Store.Head(ctx, sid)
@@ -162,7 +168,7 @@ func (m *Manager) dropHalves(ctx context.Context) error {
 		}
 		for _, r := range rows {
 			after = r.Key
-			if string(r.Value) != halfMark {
+			if !Unfinished(r) {
 				continue
 			}
 			if err := m.dropHalf(ctx, frames.SessionID(r.Key)); err != nil {

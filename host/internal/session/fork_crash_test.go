@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -120,6 +121,10 @@ func forkUntil(t *testing.T, n int, torn bool) (whole bool) {
 		r.disk.Store = &mortal{Store: plain, left: n, torn: torn}
 		f, err := r.tryFork(session.ForkArgs{Session: src, RequestID: "r"})
 		r.stop()
+		marks, merr := plain.Scan(r.t.Context(), store.TableDirty, "", "", 0)
+		if merr != nil || slices.ContainsFunc(marks, func(row store.Row) bool { return !session.Unfinished(row) }) {
+			t.Errorf("after %d writes: the marks are %v, %v; want them to say what is unfinished", n, marks, merr)
+		}
 		r.start()
 		rows, serr := plain.Scan(r.t.Context(), store.TableDirty, "", "", 0)
 		bases, berr := plain.Scan(r.t.Context(), store.TableBase, "", "", 0)

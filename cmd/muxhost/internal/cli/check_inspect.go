@@ -20,6 +20,8 @@ type inspection struct {
 	damage   *finding                           // the first that the store itself found
 	sessions map[frames.SessionID]bool          // logs; true once a summary was seen
 	needed   map[frames.BlobID]frames.SessionID // named as a blob, and not seen yet
+	stray    []finding                          // rows of sessions without a log
+	halves   map[frames.SessionID]bool          // what host.Unfinished is true of
 }
 
 // checkSums is what --json prints last.
@@ -32,7 +34,10 @@ type checkSums struct {
 }
 
 func newInspection(tell func(finding)) *inspection {
-	return &inspection{tell: tell, sessions: map[frames.SessionID]bool{}, needed: map[frames.BlobID]frames.SessionID{}}
+	return &inspection{
+		tell: tell, sessions: map[frames.SessionID]bool{}, needed: map[frames.BlobID]frames.SessionID{},
+		halves: map[frames.SessionID]bool{},
+	}
 }
 
 func (in *inspection) found(f finding) {
@@ -61,12 +66,26 @@ func (in *inspection) database(ctx context.Context, path string) error {
 		Event: in.event,
 		Row:   in.row,
 	})
+	in.match(err == nil && in.damage == nil)
+	return err
+}
+
+// match compares the rows of sessions with the logs, but for logs that are being
+// copied. Only of a database that was seen whole it tells which summaries are missing.
+func (in *inspection) match(whole bool) {
+	for _, f := range in.stray {
+		if !in.halves[f.SessionID] {
+			in.found(f)
+		}
+	}
 	for sid, summary := range in.sessions {
-		if err == nil && !summary && in.damage == nil {
+		switch {
+		case in.halves[sid]:
+			in.sums.Sessions--
+		case whole && !summary:
 			in.foundf(sid, "its log has no summary in the table %q", store.TableSession)
 		}
 	}
-	return err
 }
 
 // event checks that a stored event is one, and notes the blobs that it names.
@@ -94,8 +113,11 @@ func (in *inspection) row(r store.Row) {
 	}
 	owner, _, _ := strings.Cut(r.Key, "/")
 	sid := frames.SessionID(owner)
+	if host.Unfinished(r) {
+		in.halves[sid] = true
+	}
 	if _, known := in.sessions[sid]; !known {
-		in.foundf(sid, "it has a row in the table %q, but no log", r.Table)
+		in.stray = append(in.stray, finding{sid, fmt.Sprintf("it has a row in the table %q, but no log", r.Table)})
 		return
 	}
 	if r.Table == store.TableSession {

@@ -82,6 +82,30 @@ func TestCheckPrintsALinePerFinding(t *testing.T) {
 	}
 }
 
+// A fork that was being copied when the host was killed is nothing wrong: the next
+// host removes it.
+func TestCheckKnowsUnfinishedForks(t *testing.T) {
+	d := stoppedWorld(t)
+	half := func(sid frames.SessionID) []store.Row {
+		return []store.Row{
+			{Table: store.TableBase, Key: string(sid), Value: []byte("{}")}, {Table: store.TableDirty, Key: string(sid), Value: []byte("fork")},
+		}
+	}
+	change(t, d.dir, func(db *bolt.Store) {
+		if err := db.Put(t.Context(), half("s-begun")...); err != nil {
+			t.Fatal(err)
+		}
+		appendRaw(t, db, "s-half", "x/y", `{"type":"x/y","seq":1,"ts":"2026-01-01T00:00:00.000Z","data":{}}`, half("s-half")...)
+	})
+	if got := object(t, d.ok("check", "--json"), "check"); got["findings"] != 0.0 || got["sessions"] != 3.0 {
+		t.Errorf("check says %v", got)
+	}
+	serveIn(t, d.dir).end(t)
+	if all, _ := logs(t, d.dir); len(all) != 3 {
+		t.Errorf("%d logs, want 3", len(all))
+	}
+}
+
 // A database whose newest meta page is destroyed is a finding; the host that opens
 // it says so, and its clients see new epochs.
 func TestLostCommitIsToldByCheckAndServe(t *testing.T) {
