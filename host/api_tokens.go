@@ -146,7 +146,7 @@ func (c *caller) tokenError(id string, err error) error {
 	case errors.Is(err, auth.ErrTooManyTokens):
 		return rpc.Errorf(rpc.KindRateLimited, "there are %d tokens, which is as many as there may be; revoke some", auth.MaxMinted)
 	case errors.Is(err, auth.ErrConfigured):
-		return rpc.Errorf(rpc.KindForbidden, "token %.64q is of the host's own configuration and cannot be revoked here; take it out there and start the host anew (for muxhost serve: stop it, remove the file token in its state directory, start it)", id)
+		return rpc.Errorf(rpc.KindForbidden, "token %.64q is of the host's own configuration and cannot be revoked here; take it out there and start the host anew, which ends those it made too (for muxhost serve: stop it, remove the file token in its state directory, start it)", id)
 	case errors.Is(err, auth.ErrUnknownToken):
 		return rpc.Paramsf("params.id: expected the id of a token in tokens.list, got %.64q; it may have been revoked already", id)
 	}
@@ -182,6 +182,7 @@ var errMakerGone = errors.New("host: the token that makes another holds no more"
 // mint stores a new token and lets it hold.
 func (h *Host) mint(ctx context.Context, m auth.Minted) error {
 	t := h.gate.Tokens()
+	_, m.MakerDigest, _ = t.Of(m.MadeBy) // if it holds no more, Reserve says so
 	row, err := tokenRow(m)
 	if err != nil {
 		return err

@@ -24,35 +24,32 @@ func tokenRow(m auth.Minted) (store.Row, error) {
 	return store.Row{Table: store.TableToken, Key: m.ID, Value: b}, nil
 }
 
-// loadTokens lets the tokens hold that were made before. One whose maker is gone
-// does not hold, and none grants more than its maker does now: the configuration may
-// have changed. Those that have expired are removed.
+// loadTokens lets the tokens hold that were made before. One whose maker is gone, or
+// has another secret now, does not hold, and none grants more than its maker does
+// now: the configuration may have changed. Those that have expired are removed.
 func (h *Host) loadTokens(ctx context.Context) error {
 	all, err := h.storedTokens(ctx)
 	if err != nil {
 		return fmt.Errorf("host: read the tokens: %w", err)
 	}
-	// Makers are older than what they made.
+	var over []string
+	all = slices.DeleteFunc(all, func(m auth.Minted) bool {
+		ended := !m.ExpiresAt.IsZero() && !time.Now().Before(m.ExpiresAt)
+		if ended {
+			over = append(over, m.ID)
+		}
+		return ended
+	})
+	// Makers are older than what they made, unless the clock was set back.
 	slices.SortFunc(all, func(a, b auth.Minted) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
-	t := h.gate.Tokens()
-	var over []string
+	for before := len(all) + 1; len(all) < before; {
+		before = len(all)
+		all = slices.DeleteFunc(all, h.loadToken)
+	}
 	for _, m := range all {
-		if !m.ExpiresAt.IsZero() && !time.Now().Before(m.ExpiresAt) {
-			over = append(over, m.ID)
-			continue
-		}
-		maker, ok := t.Of(m.MadeBy)
-		if ok {
-			h.confine(&m, maker)
-			if err = t.Reserve(m); err == nil {
-				t.Activate(m.ID)
-			}
-		}
-		if !ok || err != nil {
-			h.cfg.Logger.Warn("a stored token does not hold: the token that made it does not", slog.String("token", m.ID), slog.String("madeBy", m.MadeBy), slog.Any("err", err))
-		}
+		h.cfg.Logger.Warn("a stored token does not hold: the token that made it does not, or has another secret now", slog.String("token", m.ID), slog.String("madeBy", m.MadeBy))
 	}
 	if len(over) == 0 {
 		return nil
@@ -61,6 +58,21 @@ func (h *Host) loadTokens(ctx context.Context) error {
 		return fmt.Errorf("host: remove expired tokens: %w", err)
 	}
 	return nil
+}
+
+// loadToken lets a stored token hold, and reports whether it does.
+func (h *Host) loadToken(m auth.Minted) bool {
+	t := h.gate.Tokens()
+	maker, digest, ok := t.Of(m.MadeBy)
+	if !ok || digest != m.MakerDigest {
+		return false
+	}
+	h.confine(&m, maker)
+	if err := t.Reserve(m); err != nil {
+		h.cfg.Logger.Warn("a stored token cannot hold", slog.String("token", m.ID), slog.Any("err", err))
+		return false
+	}
+	return t.Activate(m.ID)
 }
 
 // storedTokens reads all rows. One that cannot be read grants nothing.

@@ -563,3 +563,61 @@ func TestManyTokensMadeAndRevokedAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A token of the configuration whose secret was replaced, because it had become
+// known, takes those that were made with it along, and those that they made.
+func TestTokensEndWithTheirMakersSecret(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		made := s.mint(s.dial(), rpc.ScopeAdmin, nil)
+		grand := s.mint(s.dialAs(made.Secret), rpc.ScopeObserve, nil)
+		for _, c := range []struct {
+			token string
+			holds bool
+		}{{host.NewToken(), false}, {canary, true}} {
+			s.stop()
+			s.edit = func(cfg *host.Config) { cfg.Token = c.token }
+			s.start()
+			if s.opens(made.Secret) != c.holds || s.opens(grand.Secret) != c.holds {
+				t.Errorf("with the secret %.8s…: what was made with %.8s… opens: %v, and what that made: %v; want %v", c.token, canary, s.opens(made.Secret), s.opens(grand.Secret), c.holds)
+			}
+		}
+	})
+}
+
+// Tokens hold after a restart in whatever order the clock says they were made: it
+// may have been set back meanwhile.
+func TestTokensHoldThoughTheClockWasSetBack(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		secrets := map[string]string{}
+		w := s.dial()
+		for range 4 {
+			made := s.mint(w, rpc.ScopeAdmin, nil)
+			secrets[made.Token.ID], w = made.Secret, s.dialAs(made.Secret)
+		}
+		s.stop()
+		rows, err := s.store.Scan(t.Context(), store.TableToken, "", "", 0)
+		if err != nil || len(rows) != 4 {
+			t.Fatalf("stored %d tokens, %v", len(rows), err)
+		}
+		at := time.Now()
+		for i, row := range rows { // ids sort by the time they were made
+			var m map[string]any
+			if err := json.Unmarshal(row.Value, &m); err != nil {
+				t.Fatal(err)
+			}
+			m["createdAt"] = at.Add(-time.Duration(i) * time.Second)
+			if rows[i].Value, err = json.Marshal(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.store.Put(t.Context(), rows...); err != nil {
+			t.Fatal(err)
+		}
+		s.start()
+		for id, secret := range secrets {
+			if !s.opens(secret) {
+				t.Errorf("token %s does not open a socket", id)
+			}
+		}
+	})
+}

@@ -33,10 +33,13 @@ type Minted struct {
 	Scopes []string `json:"scopes"`
 	// Trees limits what is visible; null does not limit.
 	Trees []string `json:"trees"`
-	// MadeBy is the id of the token that made it.
-	MadeBy    string    `json:"madeBy"`
-	CreatedAt time.Time `json:"createdAt"`
-	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// MadeBy is the id of the token that made it, MakerDigest that one's digest: a
+	// token of the configuration keeps its id when its secret is replaced, and is
+	// another then.
+	MadeBy      string    `json:"madeBy"`
+	MakerDigest string    `json:"makerDigest"`
+	CreatedAt   time.Time `json:"createdAt"`
+	ExpiresAt   time.Time `json:"expiresAt,omitzero"`
 }
 
 // Digest returns what a [Minted] keeps of a secret.
@@ -146,14 +149,14 @@ func (t *Table) Holds(id string) bool {
 	return e != nil && e.holds(time.Now())
 }
 
-// Of returns whom the token of this id stands for, if it holds.
-func (t *Table) Of(id string) (Principal, bool) {
+// Of returns whom the token of this id stands for, and its digest, if it holds.
+func (t *Table) Of(id string) (who Principal, digest string, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if e := t.byID(id); e != nil && e.holds(time.Now()) {
-		return e.who, true
+		return e.who, hex.EncodeToString(e.digest[:]), true
 	}
-	return Principal{}, false
+	return Principal{}, "", false
 }
 
 // Reserve takes in a new token, which holds once it is activated. Its maker must

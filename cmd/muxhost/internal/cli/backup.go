@@ -25,7 +25,8 @@ func newBackup(a *app) *cobra.Command {
 		Long: `Writes all sessions, grants, tokens and blobs as of one moment into one tar, of mode
 0600; FILE "-" is the standard output. Agents and clients go on meanwhile. If no host
 runs, the state directory is read without one. FILE appears only when it is whole and
-was read back once. The host's own token is not in it.
+was read back once. The host's own token is not in it; keep the file token too if the
+tokens that were made with it shall hold after a restore elsewhere.
 
 Look into it with muxhost check FILE, bring it back with muxhost restore FILE.`,
 		Args: cobra.ExactArgs(1),

@@ -27,7 +27,9 @@ that is killed leaves what was there or what was restored. With --force the stat
 is there is set aside first, as a state directory of its own beside it.
 
 Every session's log gets a new epoch, so that clients notice that its history may be
-another one. The host has to be stopped.`,
+another one. Tokens hold as at the time of the backup, so revoke again what was revoked
+since; and only beside the host token that made them, the file token. The host has to be
+stopped.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.untilSignal(cmd.Context())
