@@ -26,7 +26,7 @@ func newConform(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform URL",
 		Short: "Check whether a server keeps the contract",
-		Long: `Plays some hundred checks against any server that claims the contract, such as
+		Long: `Plays several hundred checks against any server that claims the contract, such as
 http://127.0.0.1:7717, and prints what it keeps and what it breaks: what was sent,
 what came, what the contract says. It ends with 0 only if everything passed.
 

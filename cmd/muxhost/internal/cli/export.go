@@ -21,7 +21,8 @@ func newExport(a *app) *cobra.Command {
 		Use:   "export ID",
 		Short: "Write a session's log as a transcript or as JSON lines",
 		Long: `Writes what happened in a session to standard output or to a file: as markdown, a
-transcript for people, or as jsonl, every stored event as it is, one a line.`,
+transcript for people, or as jsonl, every stored event as it is, one a line. Where
+older events are no longer kept, the first line is {"base":…}, what they came to.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "markdown" && format != "jsonl" {
@@ -31,7 +32,7 @@ transcript for people, or as jsonl, every stored event as it is, one a line.`,
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "markdown", "markdown or jsonl")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write (default: standard output)")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write (default: -, standard output)")
 	return cmd
 }
 
@@ -45,7 +46,7 @@ func (a *app) export(ctx context.Context, id, format, out string) error {
 	if err != nil {
 		return err
 	}
-	if out == "" {
+	if out == "" || out == "-" {
 		w := bufio.NewWriter(a.stdout)
 		_, err := c.ReadBlob(ctx, x.Blob, w)
 		return errors.Join(err, w.Flush())

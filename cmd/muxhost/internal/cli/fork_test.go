@@ -98,6 +98,13 @@ func TestExportASession(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".muxhost-*")); len(left) != 0 {
 		t.Errorf("%v is left", left)
 	}
+	t.Chdir(t.TempDir())
+	if out := d.ok("export", sid, "--format", "jsonl", "-o", "-"); out != string(b) {
+		t.Errorf("-o - printed %q, want what the file holds", out)
+	}
+	if _, err := os.Lstat("-"); err == nil {
+		t.Error("-o - made a file of that name")
+	}
 	d.fails(exitUsage, "--format", "export", sid, "--format", "pdf")
 	d.fails(exitFailed, "no-such-dir", "export", sid, "-o", filepath.Join(t.TempDir(), "no-such-dir", "x"))
 }

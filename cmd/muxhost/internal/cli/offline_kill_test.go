@@ -19,7 +19,7 @@ import (
 	"github.com/muxhost/muxhost/store/bolt"
 )
 
-// digest is what a state directory holds: every event of every log, by session.
+// stateOf is what a state directory holds: every event of every log, by session.
 func stateOf(t *testing.T, dir string) string {
 	t.Helper()
 	all, _ := logs(t, dir)

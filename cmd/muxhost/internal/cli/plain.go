@@ -75,7 +75,7 @@ func (p *plain) event(sid frames.SessionID, e frames.Event) error {
 	if text == "" {
 		text = string(e.Data)
 	}
-	if e.By != nil && !strings.Contains(text, " by ") {
+	if e.By != nil && !saysWho(v) {
 		text += " by " + who(e.By)
 	}
 	return p.line(e.Time, sid, e.Seq, string(e.Type), text)
@@ -151,6 +151,17 @@ func (p *plain) gate(v any) string {
 		return strings.Join(all, "; ")
 	}
 	return ""
+}
+
+// saysWho reports whether what is told of an event ends with who did it.
+func saysWho(v any) bool {
+	switch v := v.(type) {
+	case *frames.ApprovalDecided:
+		return v.By != nil
+	case *frames.QuestionDecided:
+		return v.By != nil
+	}
+	return false
 }
 
 func decided(id string, o frames.Outcome, c frames.Cause, by *frames.By, more string) string {

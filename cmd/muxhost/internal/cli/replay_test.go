@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,25 @@ func TestReplayTakesItsTime(t *testing.T) {
 	}
 	if n := bytes.Count(out.Bytes(), []byte("✗ m\n")); n != 6 {
 		t.Errorf("%d events were told, want 6: %s", n, out.String())
+	}
+}
+
+// Who caused an event is told, whatever words it holds.
+func TestPlainNamesWhoCausedAnEvent(t *testing.T) {
+	const head = `"seq":1,"ts":"2026-01-01T00:00:00.000Z","by":{"clientId":"c","label":"Ann"},"data":`
+	for raw, want := range map[string]string{
+		`{"type":"user/message",` + head + `{"content":[{"type":"text","text":"done by noon"}]}}`:                             "done by noon by Ann (c)",
+		`{"type":"session/renamed",` + head + `{"title":"by hand"}}`:                                                          "by hand by Ann (c)",
+		`{"type":"approval/decided",` + head + `{"id":"a","outcome":"rejected","origin":"policy","feedback":"said by rule"}}`: "a rejected (policy): said by rule by Ann (c)",
+		`{"type":"approval/decided",` + head + `{"id":"a","outcome":"rejected","origin":"reply","by":{"clientId":"d"}}}`:      "a rejected (reply) by d",
+	} {
+		var out bytes.Buffer
+		if err := newPlain(&out).frame(&frames.SessionEvent{SessionID: "s", Event: []byte(raw)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSuffix(out.String(), "\n"); !strings.HasSuffix(got, " "+want) {
+			t.Errorf("%s\nis told as\n%s\nwant the end %q", raw, got, want)
+		}
 	}
 }
 

@@ -142,23 +142,11 @@ func findPending(ctx context.Context, c *client.Client, id string) (frames.Frame
 	if err != nil {
 		return nil, err
 	}
-	var found []frames.Frame
-	for _, f := range all {
-		_, have := requestOf(f)
-		if string(have) == id {
-			return f, nil
-		}
-		if len(id) >= 4 && strings.HasSuffix(string(have), id) {
-			found = append(found, f)
-		}
+	f, found, err := byEnd(all, id, func(f frames.Frame) string { _, have := requestOf(f); return string(have) })
+	if err == nil && !found {
+		err = notPending(ctx, c, id)
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return nil, notPending(ctx, c, id)
-	}
-	return nil, fail(exitUsage, "%q is the end of %d ids: give more of it", term.Line(id), len(found))
+	return f, err
 }
 
 // notPending says how a request ended that waits no longer, as far as the recent

@@ -293,24 +293,40 @@ func resolveSession(ctx context.Context, c *client.Client, id string) (frames.Se
 	if err == nil {
 		return res.Session.SessionID, nil
 	}
-	if ExitCode(err) != exitNotFound || len(id) < 4 {
+	if ExitCode(err) != exitNotFound || len(id) < minEnd {
 		return "", err
 	}
 	all, lerr := listSessions(ctx, c, rpc.ListParams{})
 	if lerr != nil {
 		return "", lerr
 	}
-	var found []frames.SessionID
-	for _, s := range all {
-		if strings.HasSuffix(string(s.SessionID), id) {
-			found = append(found, s.SessionID)
+	s, found, lerr := byEnd(all, id, func(s frames.Session) string { return string(s.SessionID) })
+	if lerr == nil && !found {
+		return "", err // that there is no such session
+	}
+	return s.SessionID, lerr
+}
+
+// minEnd is how many characters the end of an id has to have to stand for it.
+const minEnd = 4
+
+// byEnd returns the one of all whose id is id, or else ends with it; found is false
+// if none does.
+func byEnd[T any](all []T, id string, idOf func(T) string) (one T, found bool, err error) {
+	n := 0
+	for _, x := range all {
+		have := idOf(x)
+		if have == id {
+			return x, true, nil
+		}
+		if len(id) >= minEnd && strings.HasSuffix(have, id) {
+			one = x
+			n++
 		}
 	}
-	switch len(found) {
-	case 0:
-		return "", err
-	case 1:
-		return found[0], nil
+	if n > 1 {
+		var none T
+		return none, false, fail(exitUsage, "%q is the end of %d ids: give more of it", term.Line(id), n)
 	}
-	return "", fail(exitUsage, "%q is the end of %d session ids: give more of it", term.Line(id), len(found))
+	return one, n == 1, nil
 }

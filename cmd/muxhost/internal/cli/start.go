@@ -99,8 +99,9 @@ func newStop(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "End the host; sessions and their queues survive",
-		Long: `Asks the host to drain: new work is refused, open requests are rejected, turns end
-as interrupted, all of it is stored, clients are told. Waits until it is gone.`,
+		Long: `Asks the host to drain: new work is refused, open requests stay answerable for five
+seconds and are then cancelled, turns end as interrupted, all of it is stored, clients
+are told. Waits until it is gone.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.stop(cmd.Context()) },
 	}

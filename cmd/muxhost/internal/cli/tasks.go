@@ -111,22 +111,11 @@ func findTask(ctx context.Context, c *client.Client, sid frames.SessionID, id st
 	if err := c.Call(ctx, "tasks.list", rpc.TasksListParams{SessionID: sid}, &res); err != nil {
 		return "", err
 	}
-	var found []frames.TaskID
-	for _, t := range res.Tasks {
-		if string(t.TaskID) == id {
-			return t.TaskID, nil
-		}
-		if len(id) >= 4 && strings.HasSuffix(string(t.TaskID), id) {
-			found = append(found, t.TaskID)
-		}
-	}
-	switch len(found) {
-	case 0:
+	t, found, err := byEnd(res.Tasks, id, func(t rpc.Task) string { return string(t.TaskID) })
+	if err == nil && !found {
 		return frames.TaskID(id), nil // the host knows older ones too
-	case 1:
-		return found[0], nil
 	}
-	return "", fail(exitUsage, "%q is the end of %d ids: give more of it", term.Line(id), len(found))
+	return t.TaskID, err
 }
 
 func newTasksShow(a *app) *cobra.Command {

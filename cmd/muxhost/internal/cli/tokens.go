@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,22 +186,11 @@ func findToken(ctx context.Context, c *client.Client, id string) (rpc.TokenInfo,
 	if err := c.Call(ctx, "tokens.list", rpc.Empty{}, &res); err != nil {
 		return rpc.TokenInfo{}, err
 	}
-	var found []rpc.TokenInfo
-	for _, t := range res.Tokens {
-		if t.ID == id {
-			return t, nil
-		}
-		if len(id) >= 4 && strings.HasSuffix(t.ID, id) {
-			found = append(found, t)
-		}
+	t, found, err := byEnd(res.Tokens, id, func(t rpc.TokenInfo) string { return t.ID })
+	if err == nil && !found {
+		err = fail(exitNotFound, "no token %q: see muxhost tokens ls", term.Line(id))
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return rpc.TokenInfo{}, fail(exitNotFound, "no token %q: see muxhost tokens ls", term.Line(id))
-	}
-	return rpc.TokenInfo{}, fail(exitUsage, "%q is the end of %d ids: give more of it", term.Line(id), len(found))
+	return t, err
 }
 
 func newClients(a *app) *cobra.Command {
