@@ -1,4 +1,4 @@
-// Package conform is the conformance kit: it plays some hundred checks against any
+// Package conform is the conformance kit: it plays several hundred checks against any
 // server that claims the contract, as a raw client, and says which of its sentences
 // the server breaks.
 //

@@ -87,6 +87,9 @@ func (t *T) dial() *peer { return t.dialAs(t.r.opt.Token) }
 func (t *T) dialAs(token string, query ...string) *peer {
 	p, status, err := t.try(http.Header{"Authorization": {"Bearer " + token}}, []string{subprotocol}, strings.Join(query, "&"))
 	if err != nil {
+		if status == 0 {
+			t.fail("a connection", "%v", err)
+		}
 		t.fail("a connection", "HTTP %d: %v", status, err)
 	}
 	return p

@@ -55,8 +55,13 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("%w: no family %q; want one of %s", ErrOptions, f, strings.Join(Families(), ", "))
 		}
 	}
+	for _, id := range o.Checks {
+		if !slices.ContainsFunc(Checks(o.Families...), func(c Check) bool { return c.ID == id }) {
+			return o, fmt.Errorf("%w: no check %q in the families that are chosen; a report names those there are", ErrOptions, id)
+		}
+	}
 	if len(o.chosen()) == 0 {
-		return o, fmt.Errorf("%w: no such checks: %s; the report names those there are", ErrOptions, strings.Join(o.Checks, ", "))
+		return o, fmt.Errorf("%w: nothing is left to check: all that is chosen waits for many seconds, and the run is to be brief", ErrOptions)
 	}
 	o.Agent, o.Cwd = cmp.Or(o.Agent, "demo"), cmp.Or(o.Cwd, os.TempDir())
 	if o.Wait <= 0 {
