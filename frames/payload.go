@@ -126,6 +126,8 @@ type (
 		Content []ContentBlock `json:"content"`
 		Blocks  []int          `json:"blocks"`
 		Partial bool           `json:"partial,omitempty"`
+		// Withheld says that delivery kept the rest from this client; nothing else is there then. No host stores it.
+		Withheld bool `json:"withheld,omitempty"`
 	}
 	// AssistantRetracted is the data of `assistant/retracted`: the listed blocks are void.
 	AssistantRetracted struct {

@@ -27,7 +27,7 @@ func (v *View) ApplyEvent(e Event) error {
 	if err != nil {
 		return err
 	}
-	if p != nil {
+	if p != nil && ClassOf(e.Type).Durable() { // a delta with a seq only counts
 		v.fold(e, p)
 	}
 	if before > 0 && e.Seq != before+1 {

@@ -10,20 +10,12 @@ func (v *View) foldAssistant(e Event, p any) {
 	case *ReasoningMessage:
 		v.message(e, Item{
 			Kind: ItemReasoning, Content: p.Content, Blocks: p.Blocks, Partial: p.Partial,
-			Withheld: len(p.Content) == 0 && withheld(e.Data),
+			Withheld: p.Withheld && len(p.Content) == 0,
 		})
 	case *AssistantRetracted:
 		v.closeBlocks(e, p.Blocks)
 		v.release(e, p.Blocks)
 	}
-}
-
-// withheld reports whether delivery kept the data back (see [Withhold]).
-func withheld(data []byte) bool {
-	var w struct {
-		Withheld bool `json:"withheld"`
-	}
-	return unmarshal(data, &w) == nil && w.Withheld
 }
 
 // message takes a message, which replaces its blocks: where it replaces a whole
@@ -183,18 +175,24 @@ func (v *View) foldAgent(e Event, p any) {
 		v.agents[p.ChildSessionID] = it
 		v.children.put(p.ChildSessionID, Child{SessionID: p.ChildSessionID, Agent: p.Agent, Title: p.Title, CallID: p.CallID})
 	case *AgentCompleted:
-		it := v.agents[p.ChildSessionID]
-		if it == nil {
-			it = v.item(e, ItemAgent)
-			it.Agent = &AgentCard{ChildSessionID: p.ChildSessionID, CallID: p.CallID}
-			v.agents[p.ChildSessionID] = it
-			v.children.put(p.ChildSessionID, Child{SessionID: p.ChildSessionID, CallID: p.CallID})
-		}
-		it.Agent.Status, it.Agent.EndSeq, it.Agent.Result = p.Status, e.Seq, p.Result
-		if c := v.children.get(p.ChildSessionID); c != nil {
-			c.Status = p.Status
-		}
+		v.completed(e, p)
 	}
+}
+
+// completed ends a child's card and its row; what was not seen of them is made.
+func (v *View) completed(e Event, p *AgentCompleted) {
+	it := v.agents[p.ChildSessionID]
+	if it == nil {
+		it = v.item(e, ItemAgent)
+		it.Agent = &AgentCard{ChildSessionID: p.ChildSessionID, CallID: p.CallID}
+		v.agents[p.ChildSessionID] = it
+	}
+	it.Agent.Status, it.Agent.EndSeq, it.Agent.Result = p.Status, e.Seq, p.Result
+	c := v.children.get(p.ChildSessionID)
+	if c == nil {
+		c = v.children.put(p.ChildSessionID, Child{SessionID: p.ChildSessionID, CallID: p.CallID})
+	}
+	c.Status = p.Status
 }
 
 // foldRest applies the families that have one thing to say each.

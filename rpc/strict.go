@@ -71,7 +71,17 @@ func decodeStruct(d *decoder, p *plan, into reflect.Value) *pathError {
 	if name := p.missing(seen); name != "" {
 		return pathErrorf("is required").below("." + name)
 	}
-	return nil
+	return p.textMissing(seen, into)
+}
+
+// textMissing refuses a text block without its text, which may be empty: what is
+// decoded does not tell.
+func (p *plan) textMissing(seen uint64, into reflect.Value) *pathError {
+	b, ok := into.Addr().Interface().(*frames.ContentBlock)
+	if !ok || b.Type != "text" || seen&p.fields["text"].bit != 0 {
+		return nil
+	}
+	return pathErrorf(`is required in a block of type "text"; it may be empty`).below(".text")
 }
 
 func unknownField(raw []byte, near string) *pathError {

@@ -52,6 +52,7 @@ func TestBadParamsSayWhereAndWhat(t *testing.T) {
 		{"session.create", `{"cwd":"/","policy":{"rules":[{"decision":"deny"}]}}`, `params.policy.rules[0].tool: is required`},
 		{"session.prompt", `{"sessionId":"s"}`, `params.content: is required`},
 		{"session.prompt", `{"sessionId":"s","content":[{"text":"x"}]}`, `params.content[0].type: is required`},
+		{"session.prompt", `{"sessionId":"s","content":[{"type":"text","text":""},{"type":"text"}]}`, `params.content[1].text: is required in a block of type "text"; it may be empty`},
 		{"question.respond", `{"sessionId":"s","id":"r","answers":[{}]}`, `params.answers[0].id: is required`},
 		{"approval.respond", `{"sessionId":"s","id":"r"}`, `params.outcome: is required`},
 		{"blob.read", `{}`, `params.blob: is required`},

@@ -816,6 +816,8 @@ export interface ReasoningMessage {
   content: ContentBlock[];
   blocks: number[];
   partial?: boolean;
+  /** `withheld` says that delivery kept the rest from this client; nothing else is there then. No host stores it. */
+  withheld?: boolean;
 }
 
 /** RequestHeader is the data of `request/header`: what a model request was sent with. */
@@ -1711,7 +1713,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   QuestionResolved: { sessionId: "string", id: "string", outcome: "string", origin: "string", by: "*By?", answers: "[]Answer?" },
   QueuedPrompt: { promptId: "string", turnId: "string?", mode: "string", content: "[]ContentBlock?", by: "*By?", queuedAt: "time?" },
   ReasoningDelta: { block: "int", from: "int", to: "int", text: "string" },
-  ReasoningMessage: { content: "[]ContentBlock", blocks: "[]int", partial: "bool?" },
+  ReasoningMessage: { content: "[]ContentBlock", blocks: "[]int", partial: "bool?", withheld: "bool?" },
   RequestHeader: { attempt: "int?", headers: "{}string?" },
   Rule: { tool: "string", input: "raw?", decision: "string" },
   Session: { sessionId: "string", parentSessionId: "string?", rootSessionId: "string", depth: "int", origin: "string", agent: "string", cwd: "string", title: "string?", state: "string", pending: "int", pendingBelow: "int", head: "uint", epoch: "string", createdAt: "time", updatedAt: "time", labels: "{}string?" },
