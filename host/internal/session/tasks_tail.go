@@ -32,7 +32,7 @@ func (t *tail) add(text string) {
 func (t *tail) read() (text string, total int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return frames.ValidText(frames.Tail(string(t.text), MaxTaskOutput)), t.total
+	return frames.Tail(frames.ValidText(frames.Tail(string(t.text), MaxTaskOutput)), MaxTaskOutput), t.total
 }
 
 // size returns how many bytes there were in all.

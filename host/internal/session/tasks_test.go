@@ -298,6 +298,20 @@ func TestTaskOutputIsATail(t *testing.T) {
 	})
 }
 
+// Output that is no text is repaired and stays within its bound.
+func TestRepairedTaskOutputIsBounded(t *testing.T) {
+	bubble(t, func(r *rig) {
+		sid, k := r.background()
+		if err := k.Output(r.t.Context(), strings.Repeat("a\xff", session.MaxTaskOutput)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.m.Task(r.t.Context(), sid, k.ID())
+		if err != nil || len(got.Output) > session.MaxTaskOutput || len(got.Output) < session.MaxTaskOutput-4 || strings.Trim(got.Output, "a\uFFFD") != "" {
+			t.Errorf("%d bytes of output, %v; want 64 KiB of text", len(got.Output), err)
+		}
+	})
+}
+
 // However many tasks a session had, the newest 256 are listed, and any is found.
 func TestOldTasksLeaveTheList(t *testing.T) {
 	bubble(t, func(r *rig) {
