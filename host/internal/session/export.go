@@ -44,7 +44,7 @@ func (m *Manager) export(ctx context.Context, sid frames.SessionID, format strin
 	if err != nil {
 		return Export{}, &StorageError{err}
 	}
-	x := Export{Head: s.Head, Mime: "application/jsonl"}
+	x := Export{Mime: "application/jsonl"}
 	var w writer = jsonLines{}
 	switch format {
 	case "jsonl":
@@ -63,6 +63,7 @@ func (m *Manager) export(ctx context.Context, sid frames.SessionID, format strin
 		}
 		return Export{}, fmt.Errorf("export session %s: %w", sid, err)
 	}
+	x.Head = pages.head
 	return x, nil
 }
 
@@ -113,7 +114,7 @@ func (x *exported) begin(base []byte) (err error) {
 	if err := json.Unmarshal(base, &at); err != nil {
 		return &StorageError{fmt.Errorf("%w: the base of session %s: %v", store.ErrCorrupt, x.sid, err)}
 	}
-	x.after = at.Seq
+	x.after, x.head = at.Seq, max(x.head, at.Seq) // of a trim since head was looked up
 	x.buf, err = x.w.base(nil, base)
 	if err != nil {
 		return &StorageError{fmt.Errorf("%w: the base of session %s: %v", store.ErrCorrupt, x.sid, err)}

@@ -106,6 +106,42 @@ func TestExportOfATrimmedLog(t *testing.T) {
 	})
 }
 
+// basing is a store in which something happens before the base of a log is read.
+type basing struct {
+	store.Store
+	first func()
+}
+
+func (s *basing) Get(ctx context.Context, table, key string) ([]byte, error) {
+	if f := s.first; f != nil && table == store.TableBase {
+		s.first = nil
+		f()
+	}
+	return s.Store.Get(ctx, table, key)
+}
+
+// An export says how far it goes, also where a trim went further than the log did
+// when the export began.
+func TestExportSaysWhatItsBaseHolds(t *testing.T) {
+	bubble(t, func(r *rig) {
+		sid := r.create(session.CreateArgs{})
+		r.prompt(sid, "x")
+		r.wait()
+		var first frames.Seq
+		r.disk.Store = &basing{r.disk.Store, func() {
+			for range 2 {
+				r.prompt(sid, "x")
+				r.wait()
+			}
+			first = r.ends(sid)[1] + 1
+			r.trim(sid, first)
+		}}
+		if x, doc := r.export(sid, "jsonl"); x.Head != first-1 || strings.Count(doc, "\n") != 1 {
+			t.Errorf("the export goes up to %d, want %d:\n%s", x.Head, first-1, doc)
+		}
+	})
+}
+
 // A log that is trimmed while it is exported is exported anew, with its base.
 func TestExportWhileTrimmed(t *testing.T) {
 	bubble(t, func(r *rig) {

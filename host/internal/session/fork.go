@@ -43,6 +43,9 @@ func (m *Manager) Fork(ctx context.Context, f ForkArgs, started func(), placed f
 		}
 	}
 	at, err := m.forkPoint(ctx, f.Session, f.At)
+	if _, ok := m.noticed(f.Session, err); ok { // it was trimmed meanwhile
+		at, err = m.forkPoint(ctx, f.Session, f.At)
+	}
 	if err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (m *Manager) bearFork(ctx context.Context, b *birth, from frames.ForkPoint,
 
 // errTrimmedUnder means that the source was trimmed while it was copied; maxTrims
 // bounds how often it is begun anew.
-var errTrimmedUnder = errors.New("session: the source was trimmed while it was forked: try again")
+var errTrimmedUnder = fmt.Errorf("session: the source was trimmed while it was forked: %w", store.ErrTrimmed)
 
 const maxTrims = 3
 

@@ -84,6 +84,23 @@ func TestForkWhileTrimmed(t *testing.T) {
 	})
 }
 
+// A point that is trimmed while it is looked at is expired like any other.
+func TestForkPointThatIsTrimmedMeanwhile(t *testing.T) {
+	bubble(t, func(r *rig) {
+		src := r.create(session.CreateArgs{})
+		for range 4 {
+			r.prompt(src, "x")
+			r.wait()
+		}
+		ends, plain := r.ends(src), r.disk.Store
+		r.disk.Store = &trimming{Store: plain, at: 1, trim: func() { r.trim(src, ends[2]+1) }}
+		_, err := r.tryFork(session.ForkArgs{Session: src, At: &ends[1]})
+		if e, ok := errors.AsType[*session.ForkExpiredError](err); !ok || e.First != ends[2]+1 {
+			t.Errorf("fork: %v, want that the log begins at %d", err, ends[2]+1)
+		}
+	})
+}
+
 func viewJSON(t *testing.T, v *frames.View) string {
 	t.Helper()
 	b, err := json.Marshal(v)

@@ -113,6 +113,7 @@ func (k *keeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			k.forget()
 			k.round(ctx, k.m.allIDs())
 		case <-k.wake:
 			k.mu.Lock()
@@ -139,13 +140,17 @@ func (k *keeper) round(ctx context.Context, sids []frames.SessionID) {
 		}
 		k.visit(ctx, sid)
 	}
-	for sid := range k.logs {
+	k.shrink(ctx)
+}
+
+// forget lets go of logs that were deleted.
+func (k *keeper) forget() {
+	for sid, l := range k.logs {
 		if _, ok := k.m.logSpan(sid); !ok {
-			k.bytes -= k.logs[sid].bytes
+			k.bytes -= l.bytes
 			delete(k.logs, sid)
 		}
 	}
-	k.shrink(ctx)
 }
 
 // logSpan is what a log spans, as the manager knows it.
@@ -273,9 +278,12 @@ func (k *keeper) failed(sid frames.SessionID, err error) {
 }
 
 // shrink trims what was used least recently until all logs together are within
-// their bound.
+// their bound. Until they are over it, it looks at none.
 func (k *keeper) shrink(ctx context.Context) {
 	if !over(k.bytes, k.r.MaxTotalBytes) || time.Since(k.shrunk) < keepPatience {
+		return
+	}
+	if k.forget(); !over(k.bytes, k.r.MaxTotalBytes) {
 		return
 	}
 	for _, sid := range k.leastRecent() {
