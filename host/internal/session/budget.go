@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -176,6 +177,50 @@ func (m *Manager) warn(w *BudgetError) {
 	if err != nil { // it is due at the next use still
 		m.log.Warn("a budget's warning could not be stored", "session", string(w.Session), "error", err)
 	}
+}
+
+// bequeath leaves what a session and all below it used to its parent, which is stored
+// before the session is deleted: budgets above count it after a restart too.
+func (m *Manager) bequeath(sid frames.SessionID) error {
+	m.mu.RLock()
+	var x expense
+	var p *entry
+	if e := m.dir.byID[sid]; e != nil {
+		x, p = e.total(), e.parent
+	}
+	m.mu.RUnlock()
+	if p == nil || x == (expense{}) {
+		return nil
+	}
+	err := m.bare(p.id, func(a *actor) error {
+		if err := a.ready(); err != nil {
+			return err
+		}
+		return a.inherit(sid, x)
+	})
+	if errors.Is(err, ErrNoSession) {
+		return nil // deleted meanwhile
+	}
+	return err
+}
+
+// inherit adds to the record what a child used that is about to be deleted. In
+// memory it is counted already.
+func (a *actor) inherit(child frames.SessionID, x expense) error {
+	next := a.rec.clone()
+	if next.Left.Last == child {
+		return nil // an earlier try to delete it failed
+	}
+	next.Left = left{next.Left.plus(x.used), next.Left.Turns + x.turns, child}
+	row, err := next.row(a.id)
+	if err != nil {
+		return err
+	}
+	if err := a.m.cfg.Store.Put(a.m.io, row); err != nil {
+		return &StorageError{err}
+	}
+	a.rec = next
+	return nil
 }
 
 // step refuses a further model or tool step of a turn whose budgets are used up.

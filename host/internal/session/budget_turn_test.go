@@ -259,6 +259,46 @@ func TestChildrenUseTheirAncestorsBudgets(t *testing.T) {
 	})
 }
 
+// What descendants used counts for budgets above after they are deleted, and after a
+// restart too: once, however they are deleted.
+func TestDeletedChildrenHaveUsedTheBudget(t *testing.T) {
+	for _, tree := range []bool{true, false} {
+		bubble(t, func(r *rig) {
+			r.agent.on("go", spawns("mid"))
+			r.agent.on("mid", spawns("leaf"))
+			r.agent.on("leaf", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
+				return agent.Result{}, t.Emit(ctx, usage(10, "0.5"))
+			})
+			sid := r.create(session.CreateArgs{})
+			r.prompt(sid, "go")
+			r.wait()
+			mid := r.children(sid)[0]
+			leaf := r.children(mid)[0]
+			if !tree {
+				if err := r.m.Delete(r.t.Context(), nil, leaf, false, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				r.restart()
+			}
+			if err := r.m.Delete(r.t.Context(), nil, mid, tree, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				for _, b := range []frames.Budget{{Tokens: 10}, {Cost: "0.5"}, {Turns: 3}} {
+					r.configure(session.ConfigureArgs{Session: sid, Budget: &b})
+					if _, err := r.tryPrompt(sid, "hello"); !errors.Is(err, agent.ErrBudget) {
+						t.Errorf("tree %v: prompt with the budget %+v: %v, want it used up", tree, b, err)
+					}
+				}
+				r.restart()
+			}
+			r.configure(session.ConfigureArgs{Session: sid, Budget: &frames.Budget{Tokens: 11, Cost: "0.6", Turns: 4}})
+			r.prompt(sid, "hello")
+			r.wait()
+		})
+	}
+}
+
 // A turn that overdraws takes with it what it spawned, and ends after that.
 func TestOverdrawnTurnEndsItsChildren(t *testing.T) {
 	bubble(t, func(r *rig) {

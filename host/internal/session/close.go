@@ -60,7 +60,11 @@ func (m *Manager) Delete(ctx context.Context, by *frames.By, sid frames.SessionI
 		if i == 0 && placed != nil {
 			hear = placed
 		}
-		if err := m.erase(ctx, d, hear); err != nil && (i == 0 || !errors.Is(err, ErrNoSession)) {
+		err := m.bequeath(d)
+		if err == nil {
+			err = m.erase(ctx, d, hear)
+		}
+		if err != nil && (i == 0 || !errors.Is(err, ErrNoSession)) {
 			return err
 		}
 	}

@@ -46,6 +46,7 @@ func (r *record) entry(sid frames.SessionID, head store.Head) *entry {
 	return &entry{
 		id: sid, sum: r.summary(sid, head), first: head.First, policy: r.Policy,
 		budget: r.Budget, warned: r.Warned, spent: expense{r.spending(nil), r.Turns},
+		spentBelow: expense{r.Left.used, r.Left.Turns},
 	}
 }
 
@@ -80,8 +81,9 @@ func (d *directory) link(e *entry) {
 		e.parent = p
 		p.children = append(p.children, e)
 	}
+	all := e.total()
 	for _, p := range e.ancestors() {
-		p.spentBelow = expense{p.spentBelow.plus(e.spent.used), p.spentBelow.turns + e.spent.turns}
+		p.spentBelow = expense{p.spentBelow.plus(all.used), p.spentBelow.turns + all.turns}
 	}
 	if !e.counted {
 		e.counted = true

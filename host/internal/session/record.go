@@ -54,6 +54,14 @@ type record struct {
 	Said    used     `json:"said,omitzero"`
 	Account used     `json:"account,omitzero"`
 	Warned  []string `json:"warned,omitempty"`
+	Left    left     `json:"left,omitzero"`
+}
+
+// left is what descendants used that were deleted; it counts for budgets still.
+type left struct {
+	used
+	Turns int64            `json:"turns,omitempty"`
+	Last  frames.SessionID `json:"last"` // the child whose use was added last
 }
 
 // queued is a prompt that was accepted and has no turn yet.
