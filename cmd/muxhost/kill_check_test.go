@@ -27,8 +27,8 @@ func (w *world) check(c *client.Client, all bool) {
 	}
 	for sid, s := range listed {
 		w.read(c, s, all)
-		if left := w.logs[sid].open(); left != "" {
-			w.problem("session %s after a start: %s", sid, left)
+		if left := w.logs[sid].open(); left != "" || len(w.logs[sid].tasks) > 0 {
+			w.problem("session %s after a start: %s, tasks %v", sid, left, w.logs[sid].tasks)
 		}
 	}
 	for sid := range w.logs {

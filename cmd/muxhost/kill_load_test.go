@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 
 	"github.com/muxhost/muxhost/frames"
@@ -27,16 +28,22 @@ func newRoots() []*root {
 	}
 }
 
-// command is a command line that leaves a mark, and in every third case stays,
-// with processes that hide from it, until things are calm.
+// command is a command line that leaves a mark, and in two of three cases stays, with
+// processes that hide from it, until things are calm: in one of them in the background.
 func (w *world) command(n int) (line, mark string) {
 	mark = fmt.Sprint("ran-", n)
 	line = fmt.Sprintf(": >'%s/%s'; echo up", w.marks, mark)
-	if n%3 == 0 {
+	if n%3 < 2 {
 		line += fmt.Sprintf("; [ -e '%s' ] || { setsid sleep 1000 & (nohup sleep 1000 >/dev/null 2>&1 &); sleep 1000; }", w.calm)
+	}
+	if n%3 == 1 {
+		line += behind
 	}
 	return line, mark
 }
+
+// behind ends a command line that is to run in the background.
+const behind = " &"
 
 // load gives every session work, until the connection of c ends. What makes more
 // sessions is done in every third round.
@@ -76,9 +83,14 @@ func (w *world) feed(ctx context.Context, c *client.Client, r *root, seed uint64
 	}
 }
 
-// hashOf is the hash of a command's input, as a person allows it.
-func hashOf(command, cwd string) string {
-	b, err := json.Marshal(map[string]string{"command": command, "cwd": cwd})
+// hashOf is the hash of a command line's input, as a person allows it.
+func hashOf(line, cwd string) string {
+	in := map[string]any{"cwd": cwd}
+	command, background := strings.CutSuffix(line, behind)
+	if in["command"] = command; background {
+		in["background"] = true
+	}
+	b, err := json.Marshal(in)
 	if err != nil {
 		return err.Error()
 	}

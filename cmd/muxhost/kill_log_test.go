@@ -17,6 +17,8 @@ type history struct {
 	calls     map[frames.CallID]bool
 	asked     map[frames.RequestID]string // input hashes; "" for questions
 	children  map[frames.SessionID]bool
+	tasks     map[frames.TaskID]bool // they outlive turns
+	begun     int                    // tasks
 	queue     []frames.PromptID
 	queued    map[frames.PromptID]bool
 	started   map[frames.PromptID]frames.TurnID
@@ -42,7 +44,7 @@ type verdicts struct {
 func newHistory() *history {
 	return &history{
 		calls: map[frames.CallID]bool{}, asked: map[frames.RequestID]string{}, children: map[frames.SessionID]bool{},
-		queued: map[frames.PromptID]bool{}, started: map[frames.PromptID]frames.TurnID{},
+		tasks: map[frames.TaskID]bool{}, queued: map[frames.PromptID]bool{}, started: map[frames.PromptID]frames.TurnID{},
 	}
 }
 
@@ -91,6 +93,14 @@ func (h *history) note(e frames.Event, p any, v *verdicts) {
 		h.children[p.ChildSessionID] = true
 	case *frames.AgentCompleted:
 		delete(h.children, p.ChildSessionID)
+	case *frames.TaskStarted:
+		h.tasks[p.TaskID] = true
+		h.begun++
+	case *frames.TaskCompleted:
+		if !h.tasks[p.TaskID] {
+			h.fault("event %d ends task %s, which does not run", e.Seq, p.TaskID)
+		}
+		delete(h.tasks, p.TaskID)
 	case *frames.ApprovalAsked:
 		h.asked[p.ID] = p.InputHash
 	case *frames.ApprovalDecided:

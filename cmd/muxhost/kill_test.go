@@ -187,7 +187,7 @@ func (w *world) busy(c *client.Client) bool {
 		}
 		w.read(c, s, false)
 		h := w.logs[s.SessionID]
-		busy = busy || h.open() != "" || len(h.queue) > 0
+		busy = busy || h.open() != "" || len(h.queue)+len(h.tasks) > 0
 	}
 	return busy
 }
@@ -238,19 +238,23 @@ func (w *world) missing() int {
 // weigh makes sure that the run was worth its name.
 func (w *world) weigh(kills int) {
 	w.t.Helper()
-	interrupted, events := 0, 0
+	interrupted, events, tasks := 0, 0, 0
 	for _, h := range w.logs {
 		interrupted += h.interrupt
 		events += len(h.events)
+		tasks += h.begun
 	}
 	ran, err := os.ReadDir(w.marks)
 	if err != nil {
 		w.fatal(err)
 	}
-	w.t.Logf("%d kills: %d sessions, %d events, %d turns interrupted, %d requests decided (%d answers acknowledged), %d prompts, %d commands ran, %d sectors lost",
-		kills, len(w.logs), events, interrupted, len(w.verdicts.byID), len(w.accepted), len(w.order), len(ran), w.lost)
+	w.t.Logf("%d kills: %d sessions, %d events, %d turns interrupted, %d requests decided (%d answers acknowledged), %d prompts, %d commands ran, %d tasks began, %d sectors lost",
+		kills, len(w.logs), events, interrupted, len(w.verdicts.byID), len(w.accepted), len(w.order), len(ran), tasks, w.lost)
 	if w.t.Failed() {
 		return
+	}
+	if kills >= 50 && tasks == 0 {
+		w.t.Errorf("no command ran in the background in %d kills; the load is too weak to test that", kills)
 	}
 	for what, got := range map[string]int{
 		"turns interrupted": interrupted, "requests decided": len(w.verdicts.byID), "answers acknowledged": len(w.accepted), "commands run": 10 * len(ran),
