@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
@@ -31,7 +32,24 @@ func (c *caller) ApprovalRespond(ctx context.Context, p rpc.ApprovalParams, r rp
 			a.Grant.For = time.Duration(*g.ForMs) * time.Millisecond
 		}
 	}
+	if c.trees != nil && p.Outcome == frames.AllowedAlways {
+		if a.Grant == nil {
+			a.Grant = new(pending.GrantRequest)
+		}
+		a.Grant.Below = c.top(p.SessionID)
+	}
 	return c.sessionError(p.SessionID, c.host.sessions.Answer(ctx, a, func() { r(rpc.Accepted{Accepted: true}) }))
+}
+
+// top returns the topmost session above sid, or itself, that this client sees: what
+// a client that is limited to trees allows for always holds there and no higher.
+func (c *caller) top(sid frames.SessionID) frames.SessionID {
+	for _, up := range slices.Backward(c.host.sessions.Ancestors(sid)) {
+		if slices.Contains(c.trees, up) {
+			return up
+		}
+	}
+	return sid
 }
 
 // may reports whether the client has a scope.

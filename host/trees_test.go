@@ -51,6 +51,12 @@ func TestInvisibleLooksLikeUnknown(t *testing.T) {
 		"question.respond":  func(s frames.SessionID) any { return map[string]any{"sessionId": s, "id": "x", "cancel": true} },
 		"pending.list":      func(s frames.SessionID) any { return map[string]any{"tree": s} },
 		"session.create":    func(s frames.SessionID) any { return map[string]any{"cwd": r.cwd, "parentSessionId": s} },
+		"session.fork":      func(s frames.SessionID) any { return map[string]any{"sessionId": s} },
+		"session.export":    func(s frames.SessionID) any { return map[string]any{"sessionId": s, "format": "jsonl"} },
+		"tasks.list":        func(s frames.SessionID) any { return map[string]any{"tree": s} },
+		"tasks.get":         func(s frames.SessionID) any { return map[string]any{"sessionId": s, "taskId": "x"} },
+		"tasks.wait":        func(s frames.SessionID) any { return map[string]any{"sessionId": s, "taskId": "x"} },
+		"tasks.cancel":      func(s frames.SessionID) any { return map[string]any{"sessionId": s, "taskId": "x"} },
 		"mux.subscribe":     func(s frames.SessionID) any { return map[string]any{"sessions": []any{map[string]any{"sessionId": s}}} },
 	}
 	const unknown = frames.SessionID("0190b0c0-0000-7000-8000-000000000000")
@@ -133,6 +139,49 @@ func TestListsAndInboxStayWithinTheTrees(t *testing.T) {
 	if gs := must[rpc.GrantsResult](guest, "grants.list", map[string]any{}).Grants; len(gs) > 1 {
 		t.Errorf("grants = %+v", gs)
 	}
+}
+
+// What a limited client allows for always holds in what it sees, not in the rest of
+// the tree; it lists such a grant, and revokes it.
+func TestGrantsOfALimitedClientStayInItsTrees(t *testing.T) {
+	_, admin, guest, root, mid, leaf, other := limited(t)
+	for _, s := range []frames.Session{root, mid, leaf, other} {
+		subscribe(admin, s.SessionID)
+	}
+	// ask has a session ask, and returns its card, or nil if nobody was asked.
+	ask := func(sid frames.SessionID) (card *frames.ApprovalRequested) {
+		prompt(admin, sid, `ask {"x":1}`)
+		admin.until("a card or a decision", func(m message) bool {
+			var f frames.ApprovalRequested
+			if m.Method == string(frames.ApprovalRequestedFrame) && json.Unmarshal(m.Params, &f) == nil && f.SessionID == sid {
+				card = &f
+				return true
+			}
+			e, ok := eventOf(t, m)
+			return ok && e.Type == frames.ApprovalDecidedEvent
+		})
+		return card
+	}
+	answer := func(p *peer, sid frames.SessionID, card *frames.ApprovalRequested, outcome frames.Outcome) {
+		must[rpc.Accepted](p, "approval.respond", map[string]any{"sessionId": sid, "id": card.ID, "outcome": outcome})
+		admin.event(frames.TurnEndEvent)
+	}
+	answer(guest, leaf.SessionID, ask(leaf.SessionID), frames.AllowedAlways)
+	for _, s := range []frames.Session{root, other} {
+		if card := ask(s.SessionID); card == nil {
+			t.Errorf("in %s nobody was asked", s.Title)
+		} else {
+			answer(admin, s.SessionID, card, frames.Rejected)
+		}
+	}
+	if card := ask(mid.SessionID); card != nil {
+		t.Errorf("in mid somebody was asked: %+v; want it allowed by the guest's grant", card)
+	}
+	gs := must[rpc.GrantsResult](guest, "grants.list", map[string]any{}).Grants
+	if len(gs) != 1 || gs[0].RootSessionID != mid.SessionID {
+		t.Fatalf("the guest's grants = %+v, want the one, in the tree of mid", gs)
+	}
+	must[rpc.Empty](guest, "grants.revoke", map[string]any{"id": gs[0].ID})
 }
 
 // The requestId of somebody else's create does not lead a limited client to a

@@ -43,6 +43,9 @@ type GrantRequest struct {
 	Scope Scope
 	// For is how long it holds; 0 means DefaultGrantFor, at most MaxGrantFor.
 	For time.Duration
+	// Below is the session whose tree it covers, the one that asked or one above it,
+	// for who sees no more; "" means the root.
+	Below frames.SessionID
 }
 
 // Grant is a stored "always": it allows calls of exactly one tool with exactly
@@ -55,8 +58,8 @@ type Grant struct {
 	// Input is the canonical input, whole. It is not to be changed.
 	Input []byte `json:"input"`
 	Scope Scope  `json:"scope"`
-	// Root is the session tree that a grant of ScopeSession covers, and the one
-	// in which any other was given.
+	// Root is the session whose tree a grant of ScopeSession covers, and in which
+	// any other was given.
 	Root      frames.SessionID `json:"root"`
 	CreatedAt time.Time        `json:"createdAt"`
 	ExpiresAt time.Time        `json:"expiresAt"`
@@ -132,14 +135,14 @@ func (gs *Grants) Load(ctx context.Context) error {
 }
 
 // Match returns a grant that allows this call now: one that holds for exactly
-// this agent, tool, cwd and canonical input, in the tree of root or in the whole
-// project. It does not know the rules: [Judge] comes first, and a call that it
-// denies is denied.
-func (gs *Grants) Match(agent, tool, cwd string, canonical []byte, root frames.SessionID, now time.Time) (Grant, bool) {
+// this agent, tool, cwd and canonical input, in the tree of one of the sessions of
+// line or in the whole project. It does not know the rules: [Judge] comes first, and
+// a call that it denies is denied.
+func (gs *Grants) Match(agent, tool, cwd string, canonical []byte, line []frames.SessionID, now time.Time) (Grant, bool) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	for _, g := range gs.byKey[keyOf(agent, tool, cwd, canonical)] {
-		covers := g.Scope == ScopeProject || g.Scope == ScopeSession && g.Root == root
+		covers := g.Scope == ScopeProject || g.Scope == ScopeSession && slices.Contains(line, g.Root)
 		if covers && g.Holds(now) && bytes.Equal(g.Input, canonical) {
 			return *g, true
 		}
@@ -253,14 +256,15 @@ func (gs *Grants) room() bool {
 
 // draft makes the grant of an answer.
 func (gs *Grants) draft(r *Request, a Answer, now time.Time) Grant {
-	want := GrantRequest{Scope: ScopeSession, For: DefaultGrantFor}
+	want := GrantRequest{Scope: ScopeSession, For: DefaultGrantFor, Below: r.Root}
 	if a.Grant != nil {
+		want.Below = cmp.Or(a.Grant.Below, want.Below)
 		want.Scope = cmp.Or(a.Grant.Scope, want.Scope)
 		want.For = cmp.Or(a.Grant.For, want.For)
 	}
 	return Grant{
 		ID: frames.GrantID(gs.newID()), Agent: r.Approval.Agent, Tool: r.Approval.Tool.Name,
-		Cwd: r.Approval.Cwd, Input: bytes.Clone(r.Approval.Canonical), Scope: want.Scope, Root: r.Root,
+		Cwd: r.Approval.Cwd, Input: bytes.Clone(r.Approval.Canonical), Scope: want.Scope, Root: want.Below,
 		CreatedAt: now, ExpiresAt: now.Add(want.For), By: a.By,
 	}
 }

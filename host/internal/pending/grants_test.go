@@ -38,7 +38,7 @@ type call struct {
 }
 
 func matches(tab *pending.Table, c call) bool {
-	_, ok := tab.Grants().Match(c.agent, c.tool, c.cwd, []byte(c.input), c.root, time.Now())
+	_, ok := tab.Grants().Match(c.agent, c.tool, c.cwd, []byte(c.input), []frames.SessionID{c.root}, time.Now())
 	return ok
 }
 

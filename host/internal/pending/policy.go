@@ -78,15 +78,15 @@ func Judge(p frames.Policy, tool string, canonical []byte) Verdict {
 	return best
 }
 
-// Decide says what becomes of a call in the tree of root before anybody is asked:
-// what p decides, and where that is to ask, whether a grant allows it, which is
+// Decide says what becomes of a call before anybody is asked; line is the session
+// that makes it and those above it, in any order: what p decides, and where that is to ask, whether a grant allows it, which is
 // returned then. A grant beats neither a deny rule nor the mode "deny".
-func (t *Table) Decide(p frames.Policy, a *Approval, root frames.SessionID) (Verdict, *Grant) {
+func (t *Table) Decide(p frames.Policy, a *Approval, line ...frames.SessionID) (Verdict, *Grant) {
 	v := Judge(p, a.Tool.Name, a.Canonical)
 	if v.Decision != Ask {
 		return v, nil
 	}
-	g, ok := t.grants.Match(a.Agent, a.Tool.Name, a.Cwd, a.Canonical, root, t.cfg.Now())
+	g, ok := t.grants.Match(a.Agent, a.Tool.Name, a.Cwd, a.Canonical, line, t.cfg.Now())
 	if !ok {
 		return v, nil
 	}

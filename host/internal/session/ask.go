@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -166,7 +167,8 @@ func (m *Manager) judge(k *ask) *verdict {
 		}
 		return nil
 	}
-	v, g := m.table.Decide(policy, k.req.Approval, k.req.Root)
+	line := append(slices.Clone(k.req.Ancestors), k.req.Session, k.req.Root)
+	v, g := m.table.Decide(policy, k.req.Approval, line...)
 	switch {
 	case v.Decision == pending.Deny || m.deniedAbove(k):
 		return &verdict{frames.Rejected, frames.CausePolicy, "", "the session's policy does not allow this call"}
