@@ -31,6 +31,7 @@ var rooms = map[string][]string{
 	"rpc":                      {"frames", "github.com/sourcegraph/jsonrpc2"},
 	"rpc/client":               {"frames", "rpc", "github.com/coder/websocket"},
 	"host/agent":               {"frames"},
+	"host/agent/acp":           {"frames", "host/agent", "host/agent/internal/proc", "github.com/sourcegraph/jsonrpc2"},
 	"host/agent/agenttest":     {"frames", "host/agent"},
 	"host/agent/internal/proc": {"frames", "host/agent"},
 	"host/agent/shell":         {"frames", "host/agent", "host/agent/internal/proc"},

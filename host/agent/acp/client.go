@@ -1,0 +1,257 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
+)
+
+// client is the agent of one session of the host. Its link ends when the agent
+// crashes; the next turn makes a new one.
+type client struct {
+	d       *driver
+	session agent.Session
+	ctx     context.Context //nolint:containedctx // ends when the agent is closed
+	cancel  context.CancelCauseFunc
+
+	mu     sync.Mutex // guards what follows; taken alone
+	closed bool
+	busy   sync.WaitGroup // turns; added to under mu, while not closed
+	link   *link          // nil where the agent is gone
+	conf   map[string]json.RawMessage
+
+	// What follows is used by one turn, or the opening, at a time.
+	past    past
+	preface string    // what a new session of the agent must be told first
+	owed    agent.Raw // which session of the agent this is, until that is stored
+}
+
+var (
+	_ agent.Agent        = (*client)(nil)
+	_ agent.Configurable = (*client)(nil)
+)
+
+// connect starts the agent and brings it to where the session is.
+func (c *client) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.d.opt.StartTimeout,
+		fmt.Errorf("it took longer than %v to start", c.d.opt.StartTimeout))
+	defer cancel()
+	if err := c.past.read(ctx, c.session); err != nil {
+		return err
+	}
+	l, err := dial(ctx, c.d, c.session)
+	if err != nil {
+		return err
+	}
+	if err = c.enter(ctx, l); err == nil {
+		err = l.apply(ctx, c.options())
+	}
+	if err != nil {
+		err = l.because(err)
+		l.kill()
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = l
+	return nil
+}
+
+func (c *client) options() map[string]json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.conf)
+}
+
+// live returns the link, after connecting again where the agent is gone.
+func (c *client) live(ctx context.Context) (*link, error) {
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	if l != nil && l.alive() {
+		return l, nil
+	}
+	c.drop()
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link, nil
+}
+
+// drop frees a link whose agent is gone, or is to go at once.
+func (c *client) drop() {
+	c.mu.Lock()
+	l := c.link
+	c.link = nil
+	c.mu.Unlock()
+	if l != nil {
+		l.kill()
+	}
+}
+
+// enterTurn counts a turn in, unless the agent is closed.
+func (c *client) enterTurn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.busy.Add(1)
+	return true
+}
+
+// Prompt runs one turn. It returns when the agent has ended it and every subagent
+// that it began; a cancelled one at the latest after [Options.CancelGrace].
+func (c *client) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agent.Result, error) {
+	if !c.enterTurn() {
+		return agent.Result{}, errClosed
+	}
+	defer c.busy.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(errClosed) })()
+
+	l, err := c.live(ctx)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	params, err := c.params(l, p)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	if c.owed.Data != nil {
+		if err := t.Emit(ctx, c.owed); err != nil {
+			return agent.Result{}, err
+		}
+		c.owed = agent.Raw{}
+	}
+	r := newRun(ctx, l, t)
+	res, err := r.run(params)
+	if r.delivered {
+		c.preface = ""
+	}
+	if c.past.read(context.WithoutCancel(ctx), c.session) == nil {
+		c.d.setTurns(c.past.id, c.past.turns)
+	}
+	if !l.alive() {
+		c.drop()
+	}
+	return res, err
+}
+
+// Steer is never taken: the protocol has no word for it.
+func (c *client) Steer(context.Context, agent.Prompt) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	return agent.ErrNotTaken
+}
+
+// Configure sets options of the running agent, and those of later ones: "model",
+// "mode" out of the allowed modes, or any option of the agent by its id.
+func (c *client) Configure(ctx context.Context, options json.RawMessage) error {
+	_, conf, err := decodeConfig(nil, options)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	l, closed := c.link, c.closed
+	c.mu.Unlock()
+	if closed {
+		return errClosed
+	}
+	if l != nil && l.alive() {
+		ctx, cancel := context.WithTimeout(ctx, c.d.opt.StartTimeout)
+		defer cancel()
+		now := maps.Clone(conf)
+		if _, ok := now["mode"]; !ok && l.mode.current() != "" {
+			now["mode"] = marshal(l.mode.current())
+		}
+		if err := l.apply(ctx, now); err != nil {
+			return fmt.Errorf("acp: %s: %w", c.d.opt.Name, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.Copy(c.conf, conf)
+	return nil
+}
+
+// Close ends a running turn and the agent, with everything it started, and waits
+// for that. Once ctx is done the rest is killed. It is safe to call twice.
+func (c *client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(errClosed)
+	c.busy.Wait()
+	c.mu.Lock()
+	l := c.link
+	c.link = nil
+	c.mu.Unlock()
+	if l != nil {
+		l.stop(ctx.Done())
+	}
+	return nil
+}
+
+// params are those of session/prompt.
+func (c *client) params(l *link, p agent.Prompt) (map[string]any, error) {
+	var blocks []any
+	if c.preface != "" {
+		blocks = append(blocks, textBlock(c.preface))
+	}
+	for _, list := range [][]frames.ContentBlock{p.Context, p.Content} {
+		for _, b := range list {
+			block, err := l.promptBlock(b)
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, block)
+		}
+	}
+	return map[string]any{"sessionId": l.sessionID(), "prompt": blocks}, nil
+}
+
+func textBlock(text string) any { return map[string]string{"type": "text", "text": text} }
+
+// promptBlock is a block of a prompt in the agent's form, as far as the agent takes
+// such blocks.
+func (l *link) promptBlock(b frames.ContentBlock) (any, error) {
+	takes := l.caps.Capabilities.Prompt
+	switch {
+	case b.Type == "text":
+		return textBlock(b.Text), nil
+	case b.Type == "image" && takes.Image && b.Data != "":
+		return map[string]string{"type": "image", "mimeType": b.MimeType, "data": b.Data}, nil
+	case b.Type == "resource" && takes.Embedded && (b.Data != "" || b.Text != ""):
+		res := map[string]string{"uri": b.URI}
+		if b.MimeType != "" {
+			res["mimeType"] = b.MimeType
+		}
+		if b.Data != "" {
+			res["blob"] = b.Data
+		} else {
+			res["text"] = b.Text
+		}
+		return map[string]any{"type": "resource", "resource": res}, nil
+	case b.Type == "resource" && b.Text != "":
+		return textBlock(b.URI + "\n" + b.Text), nil
+	case b.Type == "resource_link":
+		name := b.Name
+		if name == "" {
+			name = b.URI
+		}
+		return map[string]string{"type": "resource_link", "uri": b.URI, "name": name}, nil
+	}
+	return nil, fmt.Errorf("acp: %s takes no %s like this: send text, or a file by its path", l.opt.Name, b.Type)
+}

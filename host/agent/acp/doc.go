@@ -1,0 +1,33 @@
+// Package acp runs agents that speak the Agent Client Protocol, version 1, over
+// their standard input and output.
+//
+// A driver starts one process for each session. What the agent says becomes
+// events of the contract; whatever the contract has no word for, unknown update
+// kinds, unknown fields and `_meta`, is kept as a vendor event whose type begins
+// with "acp.agentclientprotocol.com/", byte for byte. Nothing is guessed into
+// something else.
+//
+// Rules of the room.
+//   - The approval mode is set after a session is made, loaded or resumed, and no
+//     prompt is sent before the agent acknowledged it. An agent that leaves the
+//     mode by itself is put back, or ended.
+//   - The agent's log is not the session's: what it replays is dropped.
+//   - A permission request becomes [agent.Turn.Ask]. An answer is mapped by the
+//     kind of the agent's options, never by their ids: an allowance picks
+//     allow_once, also one for always, which the host remembers itself; a
+//     rejection picks reject_once. Where the agent offers no such option the
+//     answer is "cancelled", which allows nothing.
+//   - Every request of the agent is answered: at cancellation, withdrawal, crash
+//     and shutdown by this package itself. Files and terminals are not offered.
+//   - An agent's own subagents become child sessions ([agent.Turn.Spawn]), and a
+//     turn lasts until those that it began have ended.
+//   - A process that is not needed any more gets the end of its input, then
+//     SIGTERM, then SIGKILL; nothing that it started survives it.
+//
+// One goroutine, the lane of a link, owns all state of a conversation; it blocks
+// only while events are stored. The goroutine that reads the agent's output hands
+// everything to it in order, so an answer of the agent is seen after what the agent
+// said before it.
+//
+// acp imports frames, host/agent, host/agent/internal/proc and jsonrpc2 only.
+package acp

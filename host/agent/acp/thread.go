@@ -1,0 +1,372 @@
+package acp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
+)
+
+const (
+	// maxBlock is how much text a block holds before the next one begins.
+	maxBlock = 96 << 10
+	// maxRaw is the largest vendor event that is kept in an event; of a larger
+	// one a blob is kept, or outside of turns its size.
+	maxRaw = 192 << 10
+	// maxBacklog bounds what waits for a subagent's session to open.
+	maxBacklog = 8192
+)
+
+// thread is one session of the agent: the main one, or a subagent's. All of it
+// belongs to the lane.
+type thread struct {
+	l      *link
+	id     string
+	parent *thread // nil for the main one
+	bg     agent.Background
+	child  *child // nil for the main one
+
+	turn  *turnState // nil while no turn runs
+	tools map[string]*tool
+	order []*tool // in the order in which they were first seen
+	// muted drops what says something: the agent replays its log.
+	muted bool
+	// loose is text that came while no turn ran.
+	loose   strings.Builder
+	kept    map[string][sha256.Size]byte // the last of each kind, to tell repetitions
+	backlog []func()                     // what waits for the subagent's session
+}
+
+// turnState is one running turn of a thread.
+type turnState struct {
+	agent.Turn
+	ctx    context.Context //nolint:containedctx // ends with the turn
+	cancel context.CancelCauseFunc
+	asks   sync.WaitGroup // added to by the lane, while the thread has the turn
+
+	// What follows belongs to the lane.
+	block    *block
+	kids     []agent.Child
+	rejected bool
+	usage    *frames.Usage
+}
+
+// block is the text that is being said.
+type block struct {
+	n       int
+	thought bool
+	message string // the agent's id of the message
+	text    strings.Builder
+}
+
+func newThread(l *link, id string, parent *thread) *thread {
+	return &thread{
+		l: l, id: id, parent: parent, bg: l.s.Background, tools: map[string]*tool{}, kept: map[string][sha256.Size]byte{},
+	}
+}
+
+// update turns one update into events.
+func (th *thread) update(u update) {
+	if th.waiting(func() { th.update(u) }) {
+		return
+	}
+	switch u.kind {
+	case "agent_message_chunk":
+		th.chunk(u, false)
+	case "agent_thought_chunk":
+		th.chunk(u, true)
+	case "tool_call", "tool_call_update":
+		th.toolUpdate(u)
+	case "plan":
+		th.plan(u)
+	case "usage_update":
+		th.usage(u)
+	case "available_commands_update":
+		th.commands(u)
+	case "current_mode_update", "config_option_update":
+		th.l.modeUpdate(th, u)
+		th.vendorOnce(u)
+	case "subagent_update", "subagent_spawned", "subagent_state_update":
+		th.vendorOnce(u)
+		th.subagent(u)
+	default:
+		th.vendorOnce(u)
+	}
+}
+
+// waiting keeps f for later while a subagent's session is being opened.
+func (th *thread) waiting(f func()) bool {
+	if th.child == nil || th.child.attached || th.child.lost {
+		return false
+	}
+	if len(th.backlog) == maxBacklog {
+		th.child.abandon()
+		return false
+	}
+	th.backlog = append(th.backlog, f)
+	return true
+}
+
+// emit stores events, in the turn if one runs. A failure ends the turn.
+func (th *thread) emit(events ...frames.Payload) {
+	if th.muted || len(events) == 0 {
+		return
+	}
+	if ts := th.turn; ts != nil {
+		if err := ts.Emit(th.l.storing(), events...); err != nil {
+			ts.cancel(err)
+		}
+		return
+	}
+	if err := th.bg.Emit(th.l.storing(), events...); err != nil && th.l.ctx.Err() == nil {
+		th.bg.Failed("what " + th.l.opt.Name + " said could not be stored: " + err.Error())
+	}
+}
+
+// vendor keeps raw, a JSON object, as an event of the protocol's own type.
+func (th *thread) vendor(kind string, raw json.RawMessage) {
+	switch {
+	case len(raw) > maxRaw:
+		raw = marshal(map[string]any{"truncated": th.whole(raw)})
+	case frames.CheckJSON(raw, frames.JSONLimits{}) != nil || !object(raw):
+		raw = marshal(map[string]string{"text": plain(raw)})
+	}
+	th.emit(agent.Raw{Type: vendorType(kind), Data: raw})
+}
+
+// whole describes what is too large for an event, and keeps it where a turn runs.
+func (th *thread) whole(raw []byte) frames.Truncated {
+	cut := frames.Truncated{Bytes: int64(len(raw))}
+	if ts := th.turn; ts != nil && !th.muted {
+		id, _, err := ts.Blob(th.l.storing(), strings.NewReader(string(raw)))
+		if err != nil {
+			ts.cancel(err)
+		}
+		cut.Blob = id
+	}
+	return cut
+}
+
+// vendorOnce keeps an update as a vendor event unless it repeats the last one of
+// its kind.
+func (th *thread) vendorOnce(u update) {
+	if th.repeats("raw "+u.kind, u.raw) {
+		return
+	}
+	th.vendor(u.kind, u.raw)
+}
+
+// rest keeps the fields of an update that no event has a place for.
+func (th *thread) rest(u update, known ...string) {
+	if left := u.rest(known...); left != nil && !th.repeats("rest "+u.kind, left) {
+		th.vendor(u.kind, u.raw)
+	}
+}
+
+// repeats reports whether value is the last one of its kind again. What is muted
+// counts as repeated.
+func (th *thread) repeats(kind string, value []byte) bool {
+	if th.muted {
+		return true
+	}
+	sum := sha256.Sum256(value)
+	same := th.kept[kind] == sum
+	th.kept[kind] = sum
+	return same
+}
+
+// chunk takes a piece of a message or of reasoning.
+func (th *thread) chunk(u update, thought bool) {
+	var c content
+	if json.Unmarshal(u.fields["content"], &c) != nil {
+		th.vendorOnce(u)
+		return
+	}
+	th.announceAll()
+	defer th.rest(u, "content", "messageId")
+	if c.Type != "text" {
+		th.attachment(u, c)
+		return
+	}
+	text := frames.ValidText(c.Text)
+	switch {
+	case text == "" || th.muted:
+	case th.turn == nil && !thought:
+		th.loose.WriteString(text)
+		if th.loose.Len() > maxBlock {
+			th.settleLoose()
+		}
+	case th.turn == nil:
+		th.vendor(u.kind, u.raw)
+	default:
+		th.say(text, thought, u.text("messageId"))
+	}
+}
+
+// say streams text into the open block, or a new one.
+func (th *thread) say(text string, thought bool, message string) {
+	ts := th.turn
+	if b := ts.block; b != nil && (b.thought != thought || b.message != message || b.text.Len() > maxBlock) {
+		th.closeBlock()
+	}
+	if ts.block == nil {
+		ts.block = &block{n: ts.NewBlock(), thought: thought, message: message}
+	}
+	ts.block.text.WriteString(text)
+	stream := ts.Text
+	if thought {
+		stream = ts.Reasoning
+	}
+	if err := stream(th.l.storing(), ts.block.n, text); err != nil {
+		ts.cancel(err)
+	}
+}
+
+// closeBlock stores the text that is being said.
+func (th *thread) closeBlock() {
+	if th.turn == nil || th.turn.block == nil {
+		return
+	}
+	b := th.turn.block
+	th.turn.block = nil
+	body, blocks := []frames.ContentBlock{frames.Text(b.text.String())}, []int{b.n}
+	if b.thought {
+		th.emit(frames.ReasoningMessage{Content: body, Blocks: blocks})
+		return
+	}
+	th.emit(frames.AssistantMessage{Content: body, Blocks: blocks})
+}
+
+// settleLoose stores text that came while no turn ran.
+func (th *thread) settleLoose() {
+	if th.loose.Len() == 0 {
+		return
+	}
+	text := th.loose.String()
+	th.loose.Reset()
+	th.emit(frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text(text)}, Blocks: []int{}})
+}
+
+// attachment takes a piece of a message that is no text.
+func (th *thread) attachment(u update, c content) {
+	b, ok := contentBlock(c)
+	if !ok {
+		th.vendorOnce(u)
+		return
+	}
+	th.closeBlock()
+	blocks := []int{}
+	if th.turn != nil {
+		blocks = append(blocks, th.turn.NewBlock())
+	}
+	th.emit(frames.AssistantMessage{Content: []frames.ContentBlock{b}, Blocks: blocks})
+}
+
+// contentBlock is a content block of the agent in the contract's form.
+func contentBlock(c content) (frames.ContentBlock, bool) {
+	b := frames.ContentBlock{Type: c.Type}
+	switch c.Type {
+	case "text":
+		b.Text = frames.ValidText(c.Text)
+	case "image":
+		b.MimeType, b.Data, b.URI = c.MimeType, c.Data, c.URI
+	case "resource":
+		b.URI, b.Text, b.Data, b.MimeType = c.Resource.URI, frames.ValidText(c.Resource.Text), c.Resource.Blob, c.Resource.MimeType
+	case "resource_link":
+		b.URI, b.Name, b.MimeType = c.URI, c.Name, c.MimeType
+	default:
+		return b, false
+	}
+	return b, true
+}
+
+// plan takes the whole plan.
+func (th *thread) plan(u update) {
+	var entries []frames.Todo
+	if json.Unmarshal(u.fields["entries"], &entries) != nil {
+		th.vendorOnce(u)
+		return
+	}
+	for i := range entries {
+		if entries[i].Status == "" {
+			entries[i].Status = "pending"
+		}
+	}
+	if entries == nil {
+		entries = []frames.Todo{}
+	}
+	th.announceAll()
+	th.closeBlock()
+	th.emit(frames.TodoWrite{Todos: entries})
+	th.rest(u, "entries")
+}
+
+// usage takes how full the agent's memory is, and what the session has cost.
+func (th *thread) usage(u update) {
+	use := frames.Usage{ContextTokens: whole(u.fields["used"]), ContextWindow: whole(u.fields["size"])}
+	var cost struct {
+		Amount   json.RawMessage `json:"amount"`
+		Currency string          `json:"currency"`
+	}
+	if !isNull(u.fields["cost"]) && json.Unmarshal(u.fields["cost"], &cost) == nil {
+		use.Cost, use.Currency = decimal(cost.Amount), cost.Currency
+	}
+	if !th.repeats("usage", marshal(use)) {
+		th.emit(frames.UsageUpdated{Usage: use})
+	}
+	th.rest(u, "used", "size", "cost")
+}
+
+// commands takes the commands that the agent offers.
+func (th *thread) commands(u update) {
+	var list []frames.Command
+	if json.Unmarshal(u.fields["availableCommands"], &list) != nil {
+		th.vendorOnce(u)
+		return
+	}
+	for i := range list {
+		list[i].Name = frames.ValidText(list[i].Name)
+		list[i].Description, _ = frames.Preview(frames.ValidText(list[i].Description), 1<<10)
+	}
+	list = slices.DeleteFunc(list, func(c frames.Command) bool { return c.Name == "" })
+	list = slices.Clip(append([]frames.Command{}, list[:min(len(list), 128)]...))
+	if !th.repeats("commands", marshal(list)) {
+		th.emit(frames.CommandAvailable{Commands: list})
+	}
+	th.vendorOnce(u)
+}
+
+// begin makes ts the thread's turn.
+func (th *thread) begin(ts *turnState) {
+	th.settleLoose()
+	th.turn = ts
+	backlog := th.backlog
+	th.backlog = nil
+	for _, f := range backlog {
+		f()
+	}
+}
+
+// end ends the thread's turn: what is open is closed.
+func (th *thread) end(cancelled bool) {
+	th.announceAll()
+	th.closeBlock()
+	th.closeTools(cancelled)
+	th.turn = nil
+}
+
+// asker is the turn in which somebody can be asked: the thread's own, or that of
+// the nearest one above it.
+func (th *thread) asker() (*thread, *turnState) {
+	for ; th != nil; th = th.parent {
+		if th.turn != nil {
+			return th, th.turn
+		}
+	}
+	return nil, nil
+}
