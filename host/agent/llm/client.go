@@ -1,0 +1,186 @@
+package llm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// afterFinish is how long a stream may go on after the model has finished.
+	afterFinish = 5 * time.Second
+	// maxErrorBody bounds what is read of an error.
+	maxErrorBody = 64 << 10
+	userAgent    = "muxhost"
+)
+
+var errStalled = errors.New("the model server sent nothing for too long")
+
+// client speaks to one endpoint. It is safe for concurrent use.
+type client struct {
+	url    string // of chat completions
+	place  string // the same for people, without secrets
+	http   *http.Client
+	secret func() string
+	header http.Header
+	stall  time.Duration
+	// noUsage is set once the server refused stream_options.
+	noUsage atomic.Bool
+}
+
+func newClient(o Options) (*client, error) {
+	u, err := url.Parse(o.BaseURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("llm: the base URL is not an http or https URL; want one such as http://localhost:11434/v1")
+	}
+	hc := &http.Client{}
+	if o.HTTPClient != nil {
+		*hc = *o.HTTPClient
+	}
+	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	u = u.JoinPath("chat", "completions")
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	return &client{
+		url: u.String(), place: strings.TrimSuffix(shown.String(), "/chat/completions"),
+		http: hc, secret: o.APIKey, header: o.Header.Clone(), stall: o.StallTimeout,
+	}, nil
+}
+
+func (c *client) key() string {
+	if c.secret == nil {
+		return ""
+	}
+	return c.secret()
+}
+
+// headers describes a request without its secrets.
+func (c *client) headers() map[string]string {
+	h := map[string]string{"url": c.place + "/chat/completions", "content-type": "application/json", "accept": "text/event-stream"}
+	for name := range c.header {
+		h[strings.ToLower(name)] = "(set)"
+	}
+	if c.secret != nil {
+		h["authorization"] = "(set)"
+	}
+	return h
+}
+
+// ask sends q and hands what comes to r until the answer is whole. A nil error
+// means that it is. It blocks until then, ctx is done, or the server is silent
+// for too long.
+func (c *client) ask(ctx context.Context, q request, r *reply) error {
+	q.Stream = true
+	if !c.noUsage.Load() {
+		q.StreamOptions = &streamOptions{IncludeUsage: true}
+	}
+	err := c.post(ctx, q, r)
+	if e, ok := errors.AsType[*serverError](err); ok && e.status == http.StatusBadRequest && q.StreamOptions != nil &&
+		strings.Contains(e.message, "stream_options") {
+		c.noUsage.Store(true)
+		q.StreamOptions = nil
+		err = c.post(ctx, q, r)
+	}
+	return err
+}
+
+func (c *client) post(ctx context.Context, q request, r *reply) error {
+	body, err := marshal(q)
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.stall, func() { cancel(errStalled) })
+	defer silence.Stop()
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the base URL makes no request")
+	}
+	for name, values := range c.header {
+		hr.Header[name] = values
+	}
+	hr.Header.Set("Content-Type", "application/json")
+	hr.Header.Set("Accept", "text/event-stream")
+	hr.Header.Set("User-Agent", userAgent)
+	if key := c.key(); key != "" {
+		hr.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := c.http.Do(hr)
+	if err != nil {
+		return because(ctx, plain(err))
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // part of it is better than nothing
+		return statusError(res.StatusCode, res.Header, b)
+	}
+	return because(ctx, c.read(res, r, silence))
+}
+
+// read takes the answer from a response, an event stream or a single object.
+func (c *client) read(res *http.Response, r *reply, silence *time.Timer) error {
+	body := watched{res.Body, func() {
+		if r.finish != "" {
+			silence.Reset(afterFinish)
+		} else {
+			silence.Reset(c.stall)
+		}
+	}}
+	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && t == "application/json" {
+		b, err := io.ReadAll(io.LimitReader(body, maxLine))
+		if err == nil {
+			err = r.take(string(b))
+		}
+		if err != nil {
+			return err
+		}
+		return r.end(nil)
+	}
+	for data, err := range events(body) {
+		if err != nil {
+			return r.end(err)
+		}
+		if err := r.take(data); err != nil {
+			return err
+		}
+		if r.done {
+			break
+		}
+	}
+	return r.end(nil)
+}
+
+// watched calls heard before each read, so that silence is measured by what comes.
+type watched struct {
+	io.Reader
+	heard func()
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	w.heard()
+	return w.Reader.Read(b)
+}
+
+// because replaces an error that follows from the end of ctx by its cause.
+func because(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// plain takes the URL, which may hold a secret, out of an error.
+func plain(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("%w: %w", errCut, e.Err)
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package llm
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+)
+
+// maxLine bounds a line of a stream, in bytes.
+const maxLine = 8 << 20
+
+// events yields the data of each event of a text/event-stream. Lines end with LF,
+// CRLF or CR; comments and other fields are passed over; an event at the end of
+// the stream counts also without its empty line. An error is the last pair.
+func events(r io.Reader) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(make([]byte, 0, 16<<10), maxLine)
+		lines.Split(lineSplitter())
+		var data []string
+		first := true
+		for lines.Scan() {
+			line := lines.Text()
+			if first {
+				line, first = strings.TrimPrefix(line, "\uFEFF"), false
+			}
+			if line == "" {
+				if data != nil && !yield(strings.Join(data, "\n"), nil) {
+					return
+				}
+				data = nil
+				continue
+			}
+			name, value, _ := strings.Cut(line, ":")
+			if name == "data" {
+				data = append(data, strings.TrimPrefix(value, " "))
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield("", fmt.Errorf("reading the stream: %w", err))
+			return
+		}
+		if data != nil {
+			yield(strings.Join(data, "\n"), nil)
+		}
+	}
+}
+
+// lineSplitter splits at LF, CRLF and CR without waiting for what follows a CR.
+func lineSplitter() bufio.SplitFunc {
+	skip := false // a LF that belongs to the CR before it
+	return func(b []byte, end bool) (int, []byte, error) {
+		if skip && len(b) > 0 {
+			skip = false
+			if b[0] == '\n' {
+				return 1, nil, nil
+			}
+		}
+		if i := bytes.IndexAny(b, "\r\n"); i >= 0 {
+			skip = b[i] == '\r'
+			return i + 1, b[:i:i], nil
+		}
+		if end && len(b) > 0 {
+			return len(b), b, nil
+		}
+		return 0, nil, nil
+	}
+}
