@@ -111,8 +111,10 @@ func (c *caller) eventsRequest(r *http.Request) (mux.SubscribeRequest, *auth.Ref
 	return req, p.ref
 }
 
-// resume lets the cursor that a client brings back beat since, for its session. A
-// session that was in a tree and is deleted has no more to resume.
+// resume lets the cursor that a client brings back beat since, for its session. The
+// others begin at since again, and without it at 0: whoever comes back has been away,
+// and repeats are known by their ids, while a gap would not be seen. A session that
+// was in a tree and is deleted, or is not to be seen, has no more to resume.
 func (c *caller) resume(p *eventsQuery, req *mux.SubscribeRequest, id string) {
 	sid, epoch, seq, ok := cutEventID(id)
 	if !ok {
@@ -121,7 +123,8 @@ func (c *caller) resume(p *eventsQuery, req *mux.SubscribeRequest, id string) {
 	}
 	at := slices.IndexFunc(req.Sessions, func(e mux.SubscribeEntry) bool { return e.SessionID == sid })
 	if at < 0 && p.flag("tree") {
-		if !c.exists(sid) {
+		if c.see(sid) != nil {
+			fromStart(req)
 			return
 		}
 		above := c.host.sessions.Ancestors(sid)
@@ -135,6 +138,16 @@ func (c *caller) resume(p *eventsQuery, req *mux.SubscribeRequest, id string) {
 		return
 	}
 	req.Sessions[at].Since, req.Sessions[at].Epoch = &seq, epoch
+	fromStart(req)
+}
+
+// fromStart has sessions without a cursor begin at 0.
+func fromStart(req *mux.SubscribeRequest) {
+	for i := range req.Sessions {
+		if req.Sessions[i].Since == nil {
+			req.Sessions[i].Since = new(frames.Seq)
+		}
+	}
 }
 
 // cutEventID takes apart the id of a durable event.

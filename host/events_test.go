@@ -301,6 +301,58 @@ func TestAStreamResumesWithoutADeletedMember(t *testing.T) {
 	})
 }
 
+// An id of a session that a client may not see and one of a session that does not
+// exist give the same answer.
+func TestAnIDDoesNotTellWhichSessionsThereAre(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		w := s.dial()
+		root, other := s.create(w), s.create(w)
+		guest := s.mint(w, rpc.ScopeObserve, map[string]any{"trees": []any{root}}).Secret
+		for _, tree := range []string{"", "&tree=1"} {
+			var status []int
+			for _, sid := range []frames.SessionID{other, "none"} {
+				resp := muxtest.Do(t, s.host.Handler(), s.request("GET", "/v1/events?session="+string(root)+tree, "", func(r *http.Request) {
+					as(guest)(r)
+					r.Header.Set("Last-Event-ID", string(sid)+":e:1")
+				}))
+				status = append(status, resp.StatusCode)
+				_ = resp.Body.Close()
+			}
+			if status[0] != status[1] {
+				t.Errorf("%s: %d for a session that is not to be seen, %d for one that does not exist", tree, status[0], status[1])
+			}
+		}
+	})
+}
+
+// A stream of several sessions, or of a tree, that began without since and comes
+// back with the id of one of them has no gap in the others.
+func TestAStreamThatComesBackHasNoGapInOtherSessions(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		w := s.dial()
+		one, two := s.create(w), s.create(w)
+		child := ask[rpc.SessionResult](s, w, "session.create", map[string]any{"cwd": s.dir, "parentSessionId": one}).Session.SessionID
+		for query, last := range map[string]frames.SessionID{
+			fmt.Sprintf("session=%s&session=%s", one, two): one,
+			fmt.Sprintf("session=%s&tree=1", one):          child,
+		} {
+			epoch := ask[rpc.GetResult](s, w, "session.get", map[string]any{"sessionId": last}).Session.Epoch
+			ev := s.follow(query, func(r *http.Request) { r.Header.Set("Last-Event-ID", fmt.Sprintf("%s:%s:1", last, epoch)) })
+			synctest.Wait()
+			got := map[string]int{}
+			for _, e := range ev.Got() {
+				if e.ID != "" {
+					sid, _, _, _ := splitID(e.ID)
+					got[sid]++
+				}
+			}
+			if got[string(last)] != 0 || len(got) != 1 {
+				t.Errorf("%s after an id of %s: durable events of %v, want those of the other session", query, last, got)
+			}
+		}
+	})
+}
+
 // While the host goes down a stream is told so, gets what is settled, and ends with
 // 1001; a stream takes a seat, and none is left for another.
 func TestStreamsDrainAndTakeSeats(t *testing.T) {
