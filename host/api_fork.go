@@ -39,11 +39,7 @@ func forkError(err error) error {
 		}{e.Before, e.After})
 	}
 	if e, ok := errors.AsType[*session.ForkExpiredError](err); ok {
-		return rpc.Errorf(rpc.KindCursorExpired, "%s", e).With(struct {
-			First frames.Seq   `json:"first"`
-			Head  frames.Seq   `json:"head"`
-			Epoch frames.Epoch `json:"epoch"`
-		}{e.First, e.Head, e.Epoch})
+		return rpc.Errorf(rpc.KindCursorExpired, "%s", e).With(cursorDetails{e.First, e.Head, e.Epoch})
 	}
 	return err
 }

@@ -153,7 +153,7 @@ func translateStorage(err error) (out error, secret bool) {
 	case ofPending:
 		return rpc.Errorf(rpc.KindStorageFailed, "the answer could not be stored, so the call was not allowed; the host's log says why"), true
 	case errors.Is(err, store.ErrTrimmed):
-		return rpc.Errorf(rpc.KindCursorExpired, "these events are no longer kept; start from the oldest that is"), false
+		return rpc.Errorf(rpc.KindStorageFailed, "the log was trimmed while it was read; try again"), false
 	case ofSession, errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrConflict):
 		return rpc.Errorf(rpc.KindStorageFailed, "it could not be stored or read; the host's log says why"), true
 	case errors.Is(err, store.ErrClosed):

@@ -46,7 +46,7 @@ func TestEveryErrorHasItsKind(t *testing.T) {
 		{&pending.GrantNotFoundError{ID: "g"}, "grant-not-found", false},
 		{&mux.CursorError{Kind: mux.CursorExpired, First: 5, Head: 9}, "cursor-expired", false},
 		{&mux.CursorError{Kind: mux.CursorAhead, Head: 9}, "cursor-ahead", false},
-		{&store.TrimmedError{First: 5}, "cursor-expired", false},
+		{&store.TrimmedError{First: 5}, "storage-failed", false},
 		{&store.ConflictError{}, "storage-failed", true},
 		{store.ErrUnknown, "storage-failed", true},
 		{store.ErrCorrupt, "storage-failed", true},

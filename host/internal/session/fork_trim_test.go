@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,6 +100,34 @@ func TestForkPointThatIsTrimmedMeanwhile(t *testing.T) {
 			t.Errorf("fork: %v, want that the log begins at %d", err, ends[2]+1)
 		}
 	})
+}
+
+// A source that is trimmed whenever it is copied is given up, with an error that says
+// so, and leaves no log behind.
+func TestForkGivesUpWhereTrimsGoOn(t *testing.T) {
+	bubble(t, func(r *rig) {
+		src := r.create(session.CreateArgs{})
+		r.prompt(src, "x")
+		r.wait()
+		plain := r.disk.Store
+		r.disk.Store = &trimmedAlways{plain}
+		if _, err := r.tryFork(session.ForkArgs{Session: src}); !errors.Is(err, store.ErrTrimmed) {
+			t.Errorf("Fork: %v, want ErrTrimmed", err)
+		}
+		if all, err := plain.List(r.t.Context(), "", "", 0); err != nil || len(all) != 1 {
+			t.Errorf("%d logs, %v; want the source alone", len(all), err)
+		}
+	})
+}
+
+// trimmedAlways is a store whose logs are trimmed whenever they are copied.
+type trimmedAlways struct{ store.Store }
+
+func (s *trimmedAlways) Read(ctx context.Context, sid frames.SessionID, after frames.Seq, limit, maxBytes int) ([]store.Event, error) {
+	if limit == store.MaxBatch {
+		return nil, &store.TrimmedError{First: after + 2}
+	}
+	return s.Store.Read(ctx, sid, after, limit, maxBytes)
 }
 
 func viewJSON(t *testing.T, v *frames.View) string {
