@@ -74,10 +74,10 @@ func (v *foldVector) folded(t *testing.T, again bool) outcome {
 	for i := range v.frames {
 		if sid, named := v.frames[i].Params["sessionId"]; !named || sid == v.Session {
 			f, err := frames.DecodeFrame(v.wire[i])
-			if err != nil {
-				t.Fatalf("frame %d: %v", i, err)
+			if err == nil {
+				err = view.ApplyFrame(f)
 			}
-			switch err := view.ApplyFrame(f); {
+			switch {
 			case errors.Is(err, frames.ErrGap):
 				out.missed = append(out.missed, i)
 			case err != nil:

@@ -5,8 +5,20 @@ import (
 	"strings"
 )
 
+// paramsOf names the definitions of what the frames that do something carry.
+var paramsOf = map[string]string{
+	"session/subscribed": "SessionSubscribed", "session/base": "SessionBase", "session/live": "SessionLive", "host/session-status": "SessionStatus",
+	"approval/requested": "ApprovalRequested", "question/requested": "QuestionRequested",
+	"approval/resolved": "ApprovalResolved", "question/resolved": "QuestionResolved",
+}
+
 // admit takes the next frame into the history, if it counts (sections 3 to 5).
 func (h *history) admit(f Frame) (missed, refused bool) {
+	if def := paramsOf[f.Method]; def != "" && !h.fold.makes("frames-are-not-checked") {
+		if _, err := h.fold.copier().copy(object{"$ref": "#/$defs/" + def}, f.Params); err != nil {
+			return false, true
+		}
+	}
 	switch f.Method {
 	case "session/subscribed":
 		return false, h.subscribe(f)
@@ -34,6 +46,9 @@ func (h *history) subscribe(f Frame) (refused bool) {
 	case ok && base != nil && !h.fold.makes("base-ignored"):
 		v, good := h.asView(base)
 		if !good {
+			if h.fold.makes("a-broken-base-drops-parts") {
+				h.parts, h.due = nil, 0
+			}
 			return true
 		}
 		h.base, h.entries = v, nil
@@ -125,7 +140,7 @@ func (h *history) event(f Frame) (missed, refused bool) {
 	event := obj(f.Params["event"])
 	typ, isType := event["type"].(string)
 	raw, isData := event["data"].(object)
-	if !isType || !isData {
+	if !isType || typ == "" || !isData || !h.envelope(event) {
 		if h.fold.makes("malformed-event-counts") {
 			h.entries = append(h.entries, entry{method: f.Method, event: object{"seq": num(event["seq"])}})
 		}
@@ -151,6 +166,20 @@ func (h *history) event(f Frame) (missed, refused bool) {
 		h.entries = append(h.entries, e)
 	}
 	return ok && hole && !h.fold.makes("holes-untold"), !ok
+}
+
+// envelope checks the members around the data.
+func (h *history) envelope(event object) bool {
+	if h.fold.makes("envelopes-are-not-checked") {
+		return true
+	}
+	props := obj(obj(h.fold.Schemas.defs["Event"])["properties"])
+	for _, name := range []string{"seq", "after", "ts", "turnId", "by", "traceId"} {
+		if _, err := h.fold.copier().copy(obj(props[name]), event[name]); err != nil {
+			return false
+		}
+	}
+	return num(event["seq"]) < 1<<53 && num(event["seq"]) >= 0
 }
 
 // decode reads an event; data is nil where it does nothing more than to count.

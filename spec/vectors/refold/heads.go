@@ -144,7 +144,8 @@ func (h *history) queue() []any {
 				r.del(id(e.data, "promptId"))
 			}
 		case "user/message", "steering/message", "context/message", "prompt/blocked":
-			if !h.fold.makes("messages-leave-the-queue-alone") {
+			unnamed := e.data["promptId"] == nil && h.fold.makes("an-absent-key-is-none")
+			if !unnamed && !h.fold.makes("messages-leave-the-queue-alone") {
 				r.del(id(e.data, "promptId"))
 			}
 		}
@@ -179,6 +180,9 @@ func (h *history) children() []any {
 			r.set(pick(object{}, e.data, "sessionId=childSessionId", "agent", "title", "callId"))
 		case "agent/completed":
 			if r.get(e.data["childSessionId"]) == nil {
+				if h.fold.makes("only-spawned-children-have-rows") {
+					continue
+				}
 				r.set(pick(object{}, e.data, "sessionId=childSessionId", "callId"))
 			}
 			pick(r.get(e.data["childSessionId"]), e.data, "status")

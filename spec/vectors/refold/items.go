@@ -8,7 +8,9 @@ func (h *history) items(n int) []any {
 	for i, e := range h.entries[:n] {
 		w.at, w.open = i, steps[i].before
 		if steps[i].opens {
-			w.stop("")
+			if w.open != "" || !w.mutant("a-start-stops-only-its-predecessor") {
+				w.stop("")
+			}
 			w.open = e.turn()
 		}
 		w.entry(e)
@@ -205,7 +207,7 @@ func (w *writer) release(e entry) int {
 		}
 		it["void"] = true
 		w.all[at] = it
-		if first < 0 {
+		if first < 0 || at < first && w.mutant("replaces-in-the-order-of-items") {
 			first = at
 		}
 	}
@@ -241,7 +243,7 @@ func (w *writer) take(it object, n any) {
 	}
 	keptBlocks, kept := []any{}, []any{}
 	for i := range blocks {
-		if blocks[i] != n {
+		if blocks[i] != n || len(keptBlocks) < i && w.mutant("a-block-is-there-once") {
 			keptBlocks, kept = append(keptBlocks, blocks[i]), append(kept, content[i])
 		}
 	}

@@ -33,6 +33,9 @@ type text struct {
 // live of the first n entries.
 func (h *history) live(n int) *live {
 	l := &live{}
+	if !h.fold.makes("a-base-has-no-gaps") {
+		l.gaps, l.lagging = h.base["gaps"] == true, h.base["lagging"] == true
+	}
 	if base := obj(h.base["live"]); base != nil {
 		h.part0(l, base)
 	} else if open := str(h.base["turnId"]); open != "" && !h.fold.makes("a-base-has-nothing-live") {
@@ -65,6 +68,9 @@ func (h *history) live(n int) *live {
 // part0 takes what a view that was read had.
 func (h *history) part0(l *live, base object) {
 	l.there, l.turn, l.blocks, l.closed = true, str(base["turnId"]), map[float64]*text{}, map[float64]bool{}
+	if l.turn == str(h.base["turnId"]) {
+		maps.Copy(l.closed, h.closedIn(l.turn, 0))
+	}
 	for _, b := range list(base["blocks"]) {
 		b := obj(b)
 		l.blocks[num(b["block"])] = &text{kind: str(b["kind"]), all: str(b["text"]), have: num(b["to"])}
@@ -84,7 +90,7 @@ func (h *history) open(l *live, e entry, s step, i int) {
 		l.end(call)
 	}
 	switch {
-	case e.turn() == "":
+	case e.turn() == "" && !h.fold.makes("a-turn-without-a-name-is-live"):
 		l.there = false
 	case !l.there || l.turn != e.turn() || h.fold.makes("turn-start-forgets-live"):
 		h.fresh(l, e.turn(), i+1, true)
@@ -339,7 +345,7 @@ func (l *live) wire(f *Fold) any {
 func byCall(tools []any) []any {
 	out := []any{}
 	for _, t := range tools {
-		out = insert(out, object{"id": obj(t)["callId"], "callId": obj(t)["callId"], "text": obj(t)["text"], "to": obj(t)["to"]}, true)
+		out = insert(out, object{"id": obj(t)["callId"], "callId": obj(t)["callId"], "text": obj(t)["text"], "to": obj(t)["to"]}, true, false)
 	}
 	return out
 }

@@ -1,6 +1,10 @@
 package refold
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"unicode/utf16"
+)
 
 // pending is what waits, worked out request by request (section 9).
 func (h *history) pending() []any {
@@ -16,7 +20,7 @@ func (h *history) pending() []any {
 	out := []any{}
 	for id := range ids {
 		if row := h.request(id); row != nil {
-			out = insert(out, row, h.fold.makes("pending-by-id"))
+			out = insert(out, row, h.fold.makes("pending-by-id"), h.fold.makes("pending-in-utf-16-order"))
 		}
 	}
 	return out
@@ -37,7 +41,8 @@ func requestOf(e entry) string {
 func (h *history) request(id string) object {
 	var asked, card object
 	for _, row := range list(h.base["pending"]) {
-		if row := obj(row); row["id"] == id && num(row["seq"]) > 0 {
+		if row := obj(clone(row)); row["id"] == id && num(row["seq"]) > 0 {
+			delete(row, "card") // the subscription took it away
 			asked = row
 		}
 	}
@@ -100,10 +105,13 @@ func (h *history) card(e entry) object {
 }
 
 // insert keeps rows sorted by askedAt, then by id.
-func insert(rows []any, row object, byID bool) []any {
+func insert(rows []any, row object, byID, units bool) []any {
 	after := func(a, b object) bool {
 		if a["askedAt"] != b["askedAt"] && !byID {
 			return str(a["askedAt"]) > str(b["askedAt"])
+		}
+		if units {
+			return slices.Compare(utf16.Encode([]rune(str(a["id"]))), utf16.Encode([]rune(str(b["id"])))) > 0
 		}
 		return str(a["id"]) > str(b["id"])
 	}

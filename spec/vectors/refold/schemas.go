@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -79,6 +80,7 @@ type copier struct {
 	noText    bool // a mistake
 	nullIsBad bool // a mistake
 	cleans    bool // a mistake
+	anyTime   bool // a mistake
 }
 
 // copier returns the copier of the fold.
@@ -87,7 +89,7 @@ func (f *Fold) copier() copier {
 		s: f.Schemas, keepEmpty: f.makes("empties-stay"), keepMore: f.makes("unknown-members-stay"),
 		anyCase: f.makes("names-in-any-case"), noNull: f.makes("null-is-absent"),
 		noRaw: f.makes("raw-json-is-not-kept"), noText: f.makes("empty-text-is-left-out"), nullIsBad: f.makes("null-is-malformed"),
-		cleans: f.makes("control-characters-are-lost"),
+		cleans: f.makes("control-characters-are-lost"), anyTime: f.makes("times-are-any-text"),
 	}
 }
 
@@ -126,6 +128,9 @@ func (c copier) copy(schema object, v any) (any, error) {
 			if out[i], err = c.copy(obj(schema["items"]), from[i]); err != nil {
 				return nil, err
 			}
+			if from[i] == nil && c.nullIsBad {
+				return nil, errors.New("want a value, got null")
+			}
 		}
 		return out, nil
 	}
@@ -137,12 +142,12 @@ func (c copier) copy(schema object, v any) (any, error) {
 			return r
 		}, s)
 	}
-	return scalar(schema, v)
+	return c.scalar(schema, v)
 }
 
 // raw reports whether a schema says nothing of what a value holds.
 func raw(schema object) bool {
-	for _, word := range []string{"properties", "additionalProperties", "const", "enum", "items"} {
+	for _, word := range []string{"properties", "additionalProperties", "const", "enum", "items", "anyOf"} {
 		if _, ok := schema[word]; ok {
 			return false
 		}
@@ -151,7 +156,7 @@ func raw(schema object) bool {
 	return typ == nil || typ == "object"
 }
 
-func scalar(schema object, v any) (any, error) {
+func (c copier) scalar(schema object, v any) (any, error) {
 	ok := false
 	switch str(schema["type"]) {
 	case "integer":
@@ -161,7 +166,12 @@ func scalar(schema object, v any) (any, error) {
 	case "boolean":
 		_, ok = v.(bool)
 	default:
-		_, ok = v.(string)
+		var s string
+		s, ok = v.(string)
+		if schema["format"] == "date-time" && !c.anyTime {
+			_, err := time.Parse(time.RFC3339, s)
+			ok = err == nil
+		}
 	}
 	if !ok {
 		return nil, fmt.Errorf("want a value of type %v, got %v", schema["type"], v)

@@ -54,6 +54,8 @@ func (h *history) joins(e entry) bool {
 	switch e.typ() {
 	case "turn/end", "assistant/message", "assistant/retracted", "reasoning/message", "tool/call", "tool/result":
 		return e.turn() != "" && !h.fold.makes("turns-are-not-joined")
+	case "assistant/delta", "reasoning/delta", "tool/progress":
+		return e.turn() != "" && h.fold.makes("deltas-with-a-seq-join")
 	}
 	return false
 }
