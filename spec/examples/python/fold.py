@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Callable
 
@@ -70,6 +71,14 @@ def is_integer(value: Json) -> bool:
     return value == value // 1 and 0 <= value <= LARGEST
 
 
+def is_time(text: str) -> bool:
+    """Whether a text is a time of RFC 3339."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def check(value: Json, schema: Object, where: str = "") -> None:
     """Raises Malformed where a member has another type than its schema's; null is absent."""
     schema = resolve(schema)
@@ -86,6 +95,8 @@ def check(value: Json, schema: Object, where: str = "") -> None:
     if kind == "array":
         for i, element in enumerate(value):
             check(element, schema.get("items", {}), f"{where}[{i}]")
+    elif schema.get("format") == "date-time" and not is_time(value):
+        raise Malformed(f"{where or 'it'} is not a time")
     elif kind == "object":
         known, others = schema.get("properties", {}), schema.get("additionalProperties")
         for name, member in value.items():
@@ -217,6 +228,7 @@ class Fold:
     def _set(self, view: Object) -> None:
         """Takes over a whole view."""
         self.v = view
+        self.in_parts = False
         live = view.get("live")
         of_open = live is not None and live["turnId"] == view.get("turnId")
         self._closed = set(view.get("closedBlocks", [])) if of_open else set()
@@ -321,7 +333,7 @@ class Fold:
     def _event(self, event: Json) -> str | None:
         if not isinstance(event, dict) or not event.get("type") or not isinstance(event.get("data"), dict):
             raise Malformed("an event without type or data")
-        check(pick(event, "type", "seq", "after", "ts", "turnId", "by"), DEFS["Event"], "event")
+        check(pick(event, "type", "seq", "after", "ts", "turnId", "by", "traceId"), DEFS["Event"], "event")
         kind, data, seq = event["type"], event["data"], event.get("seq") or 0
         if not seq:
             if kind in ("assistant/delta", "reasoning/delta", "tool/progress"):
@@ -381,7 +393,8 @@ class Fold:
         self.v["surface"] = shaped("Surface", {"summary": data.get("content"), "upTo": data.get("upTo")})
 
     def _leave_queue(self, data: Object) -> None:
-        self.v["queue"] = [r for r in self.v["queue"] if r["promptId"] != data.get("promptId")]
+        key = data.get("promptId") or ""
+        self.v["queue"] = [r for r in self.v["queue"] if r["promptId"] != key]
 
     def _prompt_queued(self, event: Object, data: Object) -> None:
         row = {**pick(data, "promptId", "mode", "content"), **pick(event, "turnId", "by"), "queuedAt": event.get("ts")}
@@ -458,8 +471,8 @@ class Fold:
 
     def _stop_tools(self) -> None:
         for item in self.v["items"]:
-            if item["kind"] == "tool":
-                item["tool"].pop("running", None)
+            if item["kind"] == "tool" and item["tool"].get("running"):
+                self._stop_call(item["tool"]["callId"])
         self.v.pop("closedBlocks", None)
 
     def _forget_live(self) -> None:
@@ -469,15 +482,14 @@ class Fold:
     def _turn_start(self, event: Object, data: Object) -> None:
         turn = event.get("turnId") or ""
         self._leave_queue(data)
-        if self.v.get("turnId"):
-            self._stop_tools()
-            if self.v["turnId"] == turn:
-                self._forget_live()
+        self._stop_tools()
+        if not turn or self.v.get("turnId") == turn:
+            self._forget_live()
         self._put(turnId=turn)
         row = {"turnId": turn, **pick(data, "trigger", "promptId"),
                "startedAt": event.get("ts"), "startSeq": event["seq"]}
         self.v["turns"].append(shaped("Turn", row))
-        if self.v.get("live", {}).get("turnId") != turn:
+        if turn and self.v.get("live", {}).get("turnId") != turn:
             self._fresh(turn)
         self._work_out()
 
@@ -521,6 +533,7 @@ class Fold:
 
     def _supersede(self, turn: str | None, blocks: list[int]) -> list[int]:
         """Closes and releases blocks; the places of the items that are void by it."""
+        blocks = [b or 0 for b in blocks]
         live = self.v.get("live")
         if turn and live and live["turnId"] == turn:
             self._closed.update(blocks)

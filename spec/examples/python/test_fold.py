@@ -9,7 +9,7 @@ from fold import Fold, append_chunks, tail, whole
 
 def live(turn: str, **data: object) -> dict[str, object]:
     """The params of a delta."""
-    event = {"type": "assistant/delta", "after": 1, "ts": "", "turnId": turn, "data": data}
+    event = {"type": "assistant/delta", "after": 1, "ts": "2026-11-30T12:00:00.000Z", "turnId": turn, "data": data}
     return {"sessionId": "s", "event": event}
 
 

@@ -194,13 +194,12 @@ function completed(v: SessionView, e: Envelope, p: AgentCompleted): void {
   if (at === undefined) {
     at = addItem(v, e, "agent", { agent: defined({ childSessionId: sessionId, callId }) });
     v.index.agents.set(sessionId, at);
-    v.index.children.set(sessionId, defined({ sessionId, callId }));
   }
   const it = v.items[at];
   const end: { status?: string; result?: ContentBlock[] } = { status: undefined, result: undefined, ...nonEmpty({ status: p.status, result: p.result }) };
   if (it?.agent) v.items[at] = { ...it, agent: defined({ ...it.agent, ...end, endSeq: e.seq }) };
-  const child = v.index.children.get(sessionId);
-  if (child) v.index.children.set(sessionId, defined({ ...child, status: end.status }));
+  const child = v.index.children.get(sessionId) ?? { sessionId, callId };
+  v.index.children.set(sessionId, defined({ ...child, status: end.status }));
 }
 
 function taskEnded(v: SessionView, e: Envelope, p: TaskCompleted): void {

@@ -163,7 +163,13 @@ function modelSeq(it: Item): number {
   return 0;
 }
 
-const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+/** Compares by code points: units of UTF-16 would put U+FF5E after U+1F600. */
+function order(a: string, b: string): number {
+  for (let i = 0; ; i++) {
+    const [x, y] = [a.codePointAt(i) ?? -1, b.codePointAt(i) ?? -1];
+    if (x !== y || x < 0) return x - y;
+  }
+}
 
 /** The object without members that are undefined. */
 export function defined<T extends object>(o: T): T {
