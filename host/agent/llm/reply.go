@@ -53,7 +53,7 @@ func (r *reply) take(data string) error {
 	}
 	var c chunk
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
-		return fmt.Errorf("%w: an event is no JSON: %w", errCut, err)
+		return r.end(fmt.Errorf("an event is no JSON: %w", err))
 	}
 	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
 		return streamError(c.Error)

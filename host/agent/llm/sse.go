@@ -53,19 +53,21 @@ func events(r io.Reader) iter.Seq2[string, error] {
 func lineSplitter() bufio.SplitFunc {
 	skip := false // a LF that belongs to the CR before it
 	return func(b []byte, end bool) (int, []byte, error) {
+		from := 0
 		if skip && len(b) > 0 {
 			skip = false
 			if b[0] == '\n' {
-				return 1, nil, nil
+				from = 1
 			}
 		}
-		if i := bytes.IndexAny(b, "\r\n"); i >= 0 {
+		if i := bytes.IndexAny(b[from:], "\r\n"); i >= 0 {
+			i += from
 			skip = b[i] == '\r'
-			return i + 1, b[:i:i], nil
+			return i + 1, b[from:i:i], nil
 		}
-		if end && len(b) > 0 {
-			return len(b), b, nil
+		if end && len(b) > from {
+			return len(b), b[from:], nil
 		}
-		return 0, nil, nil
+		return from, nil, nil
 	}
 }
