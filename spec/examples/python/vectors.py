@@ -156,9 +156,6 @@ class Connection:
         """Takes in the next message."""
         text = await asyncio.wait_for(self.ws.recv(), deadline - time.monotonic())
         message = json.loads(text)
-        described = message.get("result")
-        if isinstance(described, dict) and "defaultAgent" in described:
-            described["defaultAgent"] = "demo"  # as_default made it so
         (self.frames if "method" in message else self.responses).append(message)
 
     async def response(self, deadline: float) -> Object:
@@ -172,13 +169,6 @@ class Connection:
         while not self.frames:
             await self.receive(deadline)
         return self.frames.pop(0)
-
-
-def as_default(text: str) -> str:
-    """Names the demo agent where a session.create names none: the vectors want it to be the host's default."""
-    if '"agent"' in text:
-        return text
-    return re.sub(r'("method":\s*"session\.create",\s*"params":\s*\{)(?=\s*")', r'\1"agent":"demo",', text)
 
 
 class Run:
@@ -206,7 +196,7 @@ class Run:
             self.open[name] = await self.dial(fill(step.get("token", self.token), self.bound))
         conn = self.open[name]
         if "send" in step:
-            await conn.ws.send(as_default(fill(step["send"], self.bound)))
+            await conn.ws.send(fill(step["send"], self.bound))
         if "expect" in step:
             response = await conn.response(deadline)
             if not matches(step["expect"], response, self.bound):
@@ -251,8 +241,8 @@ def rpc_on_fresh_host(vector: Object, muxhost: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         state, cwd = Path(folder, "state"), Path(folder, "cwd")
         cwd.mkdir()
-        host = subprocess.Popen([muxhost, "serve", "--state-dir", str(state), "--listen", "127.0.0.1:0"],
-                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        serve = [muxhost, "serve", "--agent", "demo", "--state-dir", str(state), "--listen", "127.0.0.1:0"]
+        host = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                 env={**os.environ, "MUXHOST_STATE_DIR": str(state)})
         try:
             url = host.stdout.readline().strip()

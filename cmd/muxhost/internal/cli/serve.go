@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,7 +29,7 @@ import (
 
 // serveFlags are those of `muxhost serve`.
 type serveFlags struct {
-	listen, name             string
+	listen, name, agent      string
 	allowHosts, allowOrigins []string
 	tlsCert, tlsKey          string
 	askTimeout               time.Duration
@@ -53,6 +55,7 @@ needs the token, which is minted into the state directory.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7717", "address and port to listen on; port 0 takes a free one")
 	fl.StringVar(&f.name, "name", "", "what people call this host (default: the machine's name)")
+	fl.StringVar(&f.agent, "agent", "shell", "the agent of sessions that are created without naming one")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "further name under which clients reach it, exactly as in the Host header, such as mux.example.com (repeatable)")
 	fl.StringArrayVar(&f.allowOrigins, "allow-origin", nil, "further web origin whose pages may connect, such as https://mux.example.com (repeatable)")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate file (PEM); needed to listen beyond this machine")
@@ -119,13 +122,17 @@ func (a *app) serveOn(ctx context.Context, h *host.Host, ln net.Listener, dir st
 		return errors.Join(fmt.Errorf("tell other programs where it listens: %w", err), ln.Close(), h.Shutdown(context.WithoutCancel(ctx)))
 	}
 	defer func() { err = errors.Join(err, host.RemoveStateFile(dir, hostFileName)) }()
-	a.greet(url, dir, minted)
+	a.greet(url, dir, minted, f.agent)
 	return h.Serve(ctx, ln)
 }
 
 // greet prints the address to stdout, and to stderr what to type next.
-func (a *app) greet(url, dir string, minted bool) {
+func (a *app) greet(url, dir string, minted bool, byDefault string) {
 	fmt.Fprintln(a.stdout, url)
+	shell := ""
+	if byDefault != "shell" {
+		shell = "--agent shell "
+	}
 	fresh := ""
 	if minted {
 		fresh = " (new)"
@@ -135,11 +142,11 @@ func (a *app) greet(url, dir string, minted bool) {
 state %s, token %s%s
 
 Next, in another terminal:
-  muxhost run 'echo hello'%s           run a command once you allow it
+  muxhost run %s'echo hello'%s           run a command once you allow it
   muxhost run --agent demo 'show me'%s  see everything without a model
   muxhost inbox -f%s                   answer what waits, from anywhere
 Ctrl-C ends the host; sessions stay.
-`, version(), url, dir, filepath.Join(dir, tokenFileName), fresh, hint, hint, hint)
+`, version(), url, dir, filepath.Join(dir, tokenFileName), fresh, shell, hint, hint, hint)
 }
 
 // hostConfig turns flags into a configuration, without touching a file but those
@@ -166,9 +173,13 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 	if err != nil {
 		return host.Config{}, err
 	}
+	drivers := []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})}
+	if err := checkAgent(f.agent, drivers); err != nil {
+		return host.Config{}, err
+	}
 	cfg := host.Config{
-		Drivers: []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})},
-		Name:    name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
+		Drivers: drivers, DefaultAgent: f.agent,
+		Name: name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
 		AllowHosts: f.allowHosts, AllowOrigins: f.allowOrigins, TLS: conf,
 		BlobDir: filepath.Join(dir, blobDirName), AskTimeout: f.askTimeout,
 		Retention: keep,
@@ -177,6 +188,18 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 		return host.Config{}, err
 	}
 	return cfg, nil
+}
+
+// checkAgent refuses a default agent that is none of the drivers.
+func checkAgent(name string, drivers []agent.Driver) error {
+	var names []string
+	for _, d := range drivers {
+		names = append(names, d.Info().Name)
+	}
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return fail(exitUsage, "--agent is %q: this host has the agents %s", name, strings.Join(names, ", "))
 }
 
 func (a *app) logger(f serveFlags) (*slog.Logger, error) {

@@ -169,6 +169,23 @@ func TestServeSaysWhoIsInTheWay(t *testing.T) {
 	}
 }
 
+// The agent of a session that names none is that of --agent.
+func TestServeTakesADefaultAgent(t *testing.T) {
+	s := serveIn(t, stateIn(t), "--agent", "demo")
+	c, err := s.a.dial(t.Context(), s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	made, err := c.Create(t.Context(), rpc.CreateParams{Cwd: t.TempDir()})
+	if err != nil || made.Agent != "demo" {
+		t.Errorf("created %+v, %v; want a session of demo", made, err)
+	}
+	if hint := s.errOut.String(); !strings.Contains(hint, "run --agent shell 'echo hello'") {
+		t.Errorf("greeted with %s, want the shell named", hint)
+	}
+}
+
 // What would be unsafe is refused before anything is opened.
 func TestServeRefusesUnsafeStarts(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -183,6 +200,7 @@ func TestServeRefusesUnsafeStarts(t *testing.T) {
 		"wild host":      {[]string{"--allow-host", "*"}, exitFailed, "allowed host"},
 		"log level":      {[]string{"--log-level", "loud"}, exitUsage, "debug"},
 		"log format":     {[]string{"--log-format", "xml"}, exitUsage, "json"},
+		"no such agent":  {[]string{"--agent", "nobody"}, exitUsage, `--agent is "nobody": this host has the agents shell, demo`},
 		"ask timeout":    {[]string{"--ask-timeout", "0s"}, exitUsage, "1s to 168h"},
 	} {
 		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", stateIn(t)}, c.args...)
