@@ -167,10 +167,6 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// After a cut every subscription is resumed from its cursor with epoch, tree and
-// Where the cursor cannot be resumed the session starts anew after a Reset; a
-// When every entry of a resume fails the host names the first error only; each is
-// A durable event that was had is dropped; one that is missing breaks the
 // A host that is silent for 2.5 heartbeats is left; heartbeats keep it and are not
 // handed out.
 func TestSilentHostIsLeft(t *testing.T) {
@@ -378,8 +374,6 @@ func TestOverrunLosesTheCallAndNoEvent(t *testing.T) {
 		}
 	})
 }
-
-// A session of a tree whose log was replaced starts anew after a Reset; the base of
 
 // A connection whose subscriptions run again starts the waits anew; one that broke
 // before that does not, and is not taken for a slow client's.

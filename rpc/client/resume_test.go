@@ -12,6 +12,7 @@ import (
 	"github.com/muxhost/muxhost/rpc"
 )
 
+// After a cut every subscription is resumed from its cursor with epoch, tree and
 // delivery, descendants by name, and what the user left out stays out.
 func TestResumeNamesEveryCursor(t *testing.T) {
 	final := rpc.Delivery{Text: "final"}
@@ -79,6 +80,7 @@ func TestResumeNamesEveryCursor(t *testing.T) {
 	})
 }
 
+// Where the cursor cannot be resumed the session starts anew after a Reset; a
 // session that is gone is unsubscribed; the others go on.
 func TestResumeThatFails(t *testing.T) {
 	script := func(c *hostConn, n int) {
@@ -136,6 +138,7 @@ func TestResumeThatFails(t *testing.T) {
 	})
 }
 
+// When every entry of a resume fails the host names the first error only; each is
 // still dealt with.
 func TestResumeThatFailsAsAWhole(t *testing.T) {
 	script := func(c *hostConn, n int) {
@@ -162,6 +165,7 @@ func TestResumeThatFailsAsAWhole(t *testing.T) {
 	})
 }
 
+// A durable event that was had is dropped; one that is missing breaks the
 // connection, and the resume brings it.
 func TestGapIsTakenUpAgain(t *testing.T) {
 	script := func(c *hostConn, n int) {
@@ -185,6 +189,7 @@ func TestGapIsTakenUpAgain(t *testing.T) {
 	})
 }
 
+// A session of a tree whose log was replaced starts anew after a Reset; the base of
 // a trimmed log stands for the events before the first.
 func TestNewEpochAndBase(t *testing.T) {
 	script := func(c *hostConn, _ int) {

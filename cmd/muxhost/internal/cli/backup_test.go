@@ -16,7 +16,7 @@ import (
 	"github.com/muxhost/muxhost/store/bolt"
 )
 
-// world makes a state directory with a few sessions, and ends the host again.
+// stoppedWorld makes a state directory with a few sessions, and ends the host again.
 func stoppedWorld(t *testing.T) *desktop {
 	t.Helper()
 	d, s := startedWorld(t)
