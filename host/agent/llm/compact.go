@@ -40,8 +40,8 @@ func (c *conversation) estimate(bytes int) int64 {
 	return c.tokens + int64(bytes-c.bytes)/bytesPerToken
 }
 
-// tooLarge reports whether messages leave too little of the window for an answer.
-func (r *run) tooLarge(ms []entry) bool {
+// tooLarge reports whether a request leaves too little of the window for an answer.
+func (r *run) tooLarge(bytes int) bool {
 	w := r.opt.ContextWindow
 	if w <= 0 {
 		return false
@@ -50,7 +50,7 @@ func (r *run) tooLarge(ms []entry) bool {
 	if room <= 0 {
 		room = w / 8
 	}
-	return r.conv.estimate(size(ms)) > w-room
+	return r.conv.estimate(bytes) > w-room
 }
 
 // compact replaces the older part of the conversation by a summary that the model

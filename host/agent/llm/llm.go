@@ -183,6 +183,10 @@ func (c Config) merge(raw json.RawMessage) (Config, error) {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return c, nil
 	}
+	c.Tools = slices.Clone(c.Tools) // decoding writes into what it finds
+	if c.Temperature != nil {
+		c.Temperature = new(*c.Temperature)
+	}
 	if err := strict(raw, &c, configKeys...); err != nil {
 		return c, fmt.Errorf("llm: the config: %w", err)
 	}
@@ -293,17 +297,21 @@ func (l *llm) Steer(_ context.Context, p agent.Prompt) error {
 	return nil
 }
 
-// takeSteers returns what was steered since the last call. With last it ends the
-// taking if that is nothing.
-func (l *llm) takeSteers(last bool) []agent.Prompt {
+// takeSteers returns what was steered since the last call.
+func (l *llm) takeSteers() []agent.Prompt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.steered
 	l.steered = nil
-	if last && len(s) == 0 {
-		l.taking = false
-	}
 	return s
+}
+
+// lastAnswer reports whether nothing was steered; then nothing is taken any more.
+func (l *llm) lastAnswer() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taking = len(l.steered) > 0
+	return !l.taking
 }
 
 func (l *llm) stopTaking() {

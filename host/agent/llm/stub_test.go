@@ -87,6 +87,8 @@ type stub struct {
 	queue []step
 	seen  []seen
 	gone  int // clients that went away in the middle
+	// summary is the answer to requests without tools.
+	summary string
 }
 
 func (s *stub) push(steps ...step) {
@@ -111,7 +113,10 @@ func (s *stub) next(q seen) step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, q)
-	if len(s.queue) > 0 {
+	if len(q.Tools) == 0 && s.summary != "" {
+		return step{Text: s.summary}
+	}
+	if len(s.queue) > 0 && len(q.Tools) > 0 {
 		st := s.queue[0]
 		s.queue = s.queue[1:]
 		return st

@@ -90,10 +90,7 @@ func (r *run) ended(rep *reply) (bool, agent.Result, error) {
 	case rep.refused:
 		return true, agent.Result{Reason: frames.TurnRefused, Message: "the model refused"}, nil
 	}
-	if steers := r.takeSteers(true); len(steers) > 0 {
-		for _, p := range steers {
-			r.conv.say(p)
-		}
+	if !r.lastAnswer() {
 		return false, agent.Result{}, nil
 	}
 	res := agent.Result{}
@@ -138,11 +135,13 @@ func (r *run) answer(ctx context.Context, cfg Config) (*reply, *speaker, error) 
 		if err := r.conv.sync(ctx); err != nil {
 			return nil, nil, err
 		}
-		for _, p := range r.takeSteers(false) {
+		for _, p := range r.takeSteers() {
 			r.conv.say(p)
 		}
 		ms := r.conv.messages(r.opt.Images, r.opt.MaxToolText)
-		if !squeezed && r.tooLarge(ms) {
+		q := r.request(cfg, ms)
+		bytes := size(ms) + q.overhead()
+		if !squeezed && r.tooLarge(bytes) {
 			squeezed = true
 			if done, err := r.compact(ctx, cfg, ms); done || err != nil {
 				if err != nil {
@@ -152,9 +151,9 @@ func (r *run) answer(ctx context.Context, cfg Config) (*reply, *speaker, error) 
 			}
 		}
 		out := &speaker{run: r, ctx: ctx, textBlock: -1, reasoningBlock: -1}
-		rep, err := r.generate(ctx, cfg, r.request(cfg, ms), out)
+		rep, err := r.generate(ctx, cfg, q, out)
 		if err == nil {
-			r.conv.measured(rep, size(ms))
+			r.conv.measured(rep, bytes)
 			return rep, out, nil
 		}
 		if squeezed || ctx.Err() != nil || !tooLong(err) || rep.started {
@@ -203,6 +202,15 @@ func (r *run) request(cfg Config, ms []entry) request {
 		q.Messages = append(q.Messages, m.message)
 	}
 	return q
+}
+
+// overhead is the size of what stands in every request.
+func (q request) overhead() int {
+	n := q.Messages[0].Content.size()
+	for _, t := range q.Tools {
+		n += len(t.Function.Name) + len(t.Function.Description) + len(t.Function.Parameters)
+	}
+	return n
 }
 
 func (r *run) system(cfg Config) string {
