@@ -272,6 +272,14 @@ func (c *Conn) fail(e *ending) {
 	c.failLocked(e)
 }
 
+// ended returns why c has ended. Whoever ended it has set its deadline by then: one
+// that came later would cut the close frame off.
+func (c *Conn) ended() *ending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end.Load()
+}
+
 // failLocked ends c, whatever its writer is doing. Setting a deadline neither
 // blocks nor does I/O; it makes a write under way return.
 func (c *Conn) failLocked(e *ending) {

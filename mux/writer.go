@@ -60,7 +60,7 @@ func (c *Conn) run() {
 			timer.Reset(w.nextTick(time.Now()))
 		}
 	}
-	w.finish(c.end.Load())
+	w.finish()
 }
 
 func writeFailed(err error) *ending {
@@ -375,8 +375,9 @@ func (w *writer) ping() error {
 
 // finish flushes when there is time, leaves the hub, says goodbye and waits for
 // whatever still reads the socket.
-func (w *writer) finish(e *ending) {
+func (w *writer) finish() {
 	c := w.c
+	e := c.ended()
 	if !e.by.IsZero() {
 		w.flush(e)
 	}
