@@ -29,6 +29,7 @@ func (l *link) permit(in inbound, p permission) {
 	id := plain(p.ToolCall["toolCallId"])
 	t := at.tool(id)
 	if !t.ended {
+		delete(p.ToolCall, "status") // it is that of the request
 		t.merge(p.ToolCall)
 		at.announce(t)
 	}

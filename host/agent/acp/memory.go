@@ -135,10 +135,15 @@ func (c *client) enter(ctx context.Context, l *link) error {
 	l.mode.learn(o)
 	if err := l.lane.do(ctx, func() {
 		if l.main == nil {
-			l.adopt(o.ID, false)
+			l.adopt(o.ID, forked)
 		}
 	}); err != nil {
 		return err
+	}
+	if forked { // it may have told its source's log
+		if err := l.unmute(ctx); err != nil {
+			return err
+		}
 	}
 	if fresh {
 		c.remember(ctx, l, o.ID)
@@ -194,6 +199,11 @@ func (l *link) load(ctx context.Context, id string) (opened, error) {
 		})
 		return o, err
 	}
+	return o, l.unmute(ctx)
+}
+
+// unmute waits until the agent is silent, and counts what it says from then on.
+func (l *link) unmute(ctx context.Context) error {
 	for range maxReplay {
 		silent := time.Duration(time.Now().UnixNano() - l.conn.heard.Load())
 		if silent >= l.opt.Quiet {
@@ -202,10 +212,10 @@ func (l *link) load(ctx context.Context, id string) (opened, error) {
 		select {
 		case <-time.After(l.opt.Quiet - silent):
 		case <-l.conn.read:
-			return o, errGone
+			return errGone
 		case <-ctx.Done():
-			return o, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
-	return o, l.lane.do(ctx, func() { l.main.muted = false })
+	return l.lane.do(ctx, func() { l.main.unmute() })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,8 +35,10 @@ type thread struct {
 	turn  *turnState // nil while no turn runs
 	tools map[string]*tool
 	order []*tool // in the order in which they were first seen
-	// muted drops what says something: the agent replays its log.
-	muted bool
+	// muted drops what says something: the agent replays its log. What says how
+	// things are now is kept in muffled, the newest of each kind.
+	muted   bool
+	muffled map[string]update
 	// loose is text that came while no turn ran.
 	loose   strings.Builder
 	kept    map[string][sha256.Size]byte // the last of each kind, to tell repetitions
@@ -75,6 +78,10 @@ func (th *thread) update(u update) {
 	if th.waiting(func() { th.update(u) }) {
 		return
 	}
+	if th.muted {
+		th.muffle(u)
+		return
+	}
 	switch u.kind {
 	case "agent_message_chunk":
 		th.chunk(u, false)
@@ -97,6 +104,30 @@ func (th *thread) update(u update) {
 	default:
 		th.vendorOnce(u)
 	}
+}
+
+// muffle takes an update of a thread that is muted.
+func (th *thread) muffle(u update) {
+	switch u.kind {
+	case "current_mode_update", "config_option_update":
+		th.l.modeUpdate(th, u)
+	case "available_commands_update", "usage_update":
+	default:
+		return
+	}
+	if th.muffled == nil {
+		th.muffled = map[string]update{}
+	}
+	th.muffled[u.kind] = u
+}
+
+// unmute ends the replay.
+func (th *thread) unmute() {
+	th.muted = false
+	for _, kind := range slices.Sorted(maps.Keys(th.muffled)) {
+		th.update(th.muffled[kind])
+	}
+	th.muffled = nil
 }
 
 // waiting keeps f for later while a subagent's session is being opened.
@@ -195,7 +226,7 @@ func (th *thread) chunk(u update, thought bool) {
 	}
 	text := frames.ValidText(c.Text)
 	switch {
-	case text == "" || th.muted:
+	case text == "":
 	case th.turn == nil && !thought:
 		th.loose.WriteString(text)
 		if th.loose.Len() > maxBlock {

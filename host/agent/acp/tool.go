@@ -62,7 +62,7 @@ func (t *tool) merge(fields map[string]json.RawMessage) {
 func (th *thread) toolUpdate(u update) {
 	id := u.text("toolCallId")
 	switch known := th.tools[id]; {
-	case id == "", th.muted, known != nil && known.ended:
+	case id == "", known != nil && known.ended:
 		th.vendorOnce(u)
 		return
 	case known == nil && th.turn == nil:
