@@ -65,15 +65,15 @@ func (v *View) applyLive(e Event) error {
 	default:
 		return nil
 	}
+	p, err := e.Payload()
+	if err != nil {
+		return err
+	}
 	if v.live == nil || e.TurnID != "" && e.TurnID != v.live.id {
 		if e.TurnID != "" && !v.over(e.TurnID) {
 			v.Gaps = true // a turn whose start was not seen
 		}
 		return nil
-	}
-	p, err := e.Payload()
-	if err != nil {
-		return err
 	}
 	if v.live.take(p) == missed {
 		v.Gaps = true

@@ -94,12 +94,12 @@ function takeEvent(v: SessionView, event: unknown): FoldIssue | undefined {
 /** Applies a delta to the open turn. */
 function applyLive(v: SessionView, e: Envelope): void {
   if (e.type !== "assistant/delta" && e.type !== "reasoning/delta" && e.type !== "tool/progress") return;
+  const payload = read<AssistantDelta & ToolProgress>(eventShapes[e.type], e.data);
   const live = v.index.live;
   if (!live || (e.turnId !== "" && e.turnId !== live.id)) {
     if (e.turnId !== "" && !over(v, e.turnId)) v.gaps = true; // a turn whose start was not seen
     return;
   }
-  const payload = read<AssistantDelta & ToolProgress>(eventShapes[e.type], e.data);
   const whole = e.type === "tool/progress" ? live.progress(payload) : live.delta(e.type === "assistant/delta" ? "assistant" : "reasoning", payload);
   if (!whole) v.gaps = true;
 }
