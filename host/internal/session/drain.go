@@ -121,28 +121,60 @@ func (m *Manager) stopAll() {
 	wg.Wait()
 }
 
-// stop ends one actor.
+// stop ends one actor, after a turn that began while the host went down.
 func (a *actor) stop() {
-	var closed chan struct{}
-	_ = a.do(a.m.io, func() error {
-		a.dismiss()
-		closed = a.agClosed
-		return nil
-	})
-	if closed != nil {
-		<-closed
-	}
-	_ = a.do(a.m.io, func() error {
-		a.stopped = true
-		if !a.loaded {
+	for {
+		var closed chan struct{}
+		_ = a.do(a.m.io, func() error {
+			a.dismiss()
+			closed = a.agClosed
 			return nil
+		})
+		if closed != nil {
+			<-closed
 		}
-		err := a.heal()
-		if err == nil && len(a.rec.Tasks) > 0 {
-			c := &commit{next: a.rec.clone()}
-			a.endTasks(c, "interrupted", "")
-			err = a.commitAll(c)
+		var late *turn
+		_ = a.do(a.m.io, func() (err error) {
+			late, err = a.lastStep()
+			return err
+		})
+		if late == nil {
+			return
 		}
-		return err
-	})
+		a.m.interruptLate(late)
+	}
+}
+
+// lastStep stores what is left and stops the actor, unless a turn runs.
+func (a *actor) lastStep() (running *turn, err error) {
+	if a.loaded {
+		err = a.heal()
+	}
+	if a.turn != nil && a.turn.outcome == nil {
+		return a.turn, nil
+	}
+	a.stopped = true
+	if err == nil && a.loaded && len(a.rec.Tasks) > 0 {
+		c := &commit{next: a.rec.clone()}
+		a.endTasks(c, "interrupted", "")
+		err = a.commitAll(c)
+	}
+	return nil, err
+}
+
+// interruptLate ends a turn whose start was being stored when the others were
+// interrupted.
+func (m *Manager) interruptLate(t *turn) {
+	s := newMark(nil, true)
+	s.mk.reason, s.mk.cause = frames.TurnInterrupted, frames.CauseShutdown
+	m.mu.Lock()
+	if t.a.e.turn == t {
+		s.mark(t, s.mk)
+	}
+	s.order()
+	m.mu.Unlock()
+	m.settle(s)
+	if !within(t.ended, 3*agent.CloseTimeout) {
+		m.log.Error("a turn did not end", "session", string(t.a.id), "turn", string(t.id))
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/internal/session"
+	"github.com/muxhost/muxhost/store"
 )
 
 // An idle session goes cold after its time and its agent is closed; a prompt
@@ -291,6 +292,38 @@ func TestCwdIsCanonical(t *testing.T) {
 				t.Errorf("cwd %q: %v, want a ParamError of cwd", bad, err)
 			}
 		}
+	})
+}
+
+// A turn whose start is being stored while the host goes down ends interrupted, and
+// the host is down at once.
+func TestTurnThatBeginsAtShutdownIsInterrupted(t *testing.T) {
+	bubble(t, func(r *rig) {
+		sid := r.create(session.CreateArgs{})
+		r.agent.on("go", func(ctx context.Context, _ agent.Turn, _ agent.Prompt) (agent.Result, error) {
+			<-ctx.Done()
+			return agent.Result{}, context.Cause(ctx)
+		})
+		down := make(chan error, 1)
+		r.disk.before = func([]store.Event) {
+			r.disk.set(func(d *disk) { d.before = nil })
+			go func() {
+				ctx, cancel := context.WithCancel(r.t.Context())
+				cancel()
+				down <- r.m.Shutdown(ctx)
+			}()
+			time.Sleep(second)
+		}
+		began := time.Now()
+		r.prompt(sid, "go")
+		if err := <-down; err != nil || time.Since(began) > 2*second {
+			t.Errorf("shutdown: %v after %v, want at once", err, time.Since(began))
+		}
+		r.wantTypes(sid, "turn/start", "user/message", "turn/end")
+		if end := last[frames.TurnEnd](r, sid); end.Reason != frames.TurnInterrupted {
+			t.Errorf("the turn ended %+v", end)
+		}
+		r.start()
 	})
 }
 
