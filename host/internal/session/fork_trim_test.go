@@ -85,6 +85,43 @@ func TestForkWhileTrimmed(t *testing.T) {
 	})
 }
 
+// A fork of a trimmed log is trimmed like any other, and so is a fork of that.
+func TestForkOfATrimmedLogIsTrimmed(t *testing.T) {
+	_, tweak := archived(session.Retention{MaxEvents: 10})
+	bubble(t, func(r *rig) {
+		sid := r.create(session.CreateArgs{Title: "t"})
+		turns := func() {
+			for i := range 8 {
+				r.prompt(sid, fmt.Sprint("turn ", i))
+				r.wait()
+			}
+		}
+		turns()
+		for range 3 {
+			f := r.fork(session.ForkArgs{Session: sid})
+			want, before := r.view(f.SessionID), r.raw(f.SessionID)[0].Seq
+			sid = f.SessionID
+			turns()
+			for _, enc := range r.pub.events(sid) {
+				e, err := frames.DecodeEvent(enc.Data)
+				if err == nil {
+					err = want.ApplyEvent(e)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.restart()
+			if first := r.raw(sid)[0].Seq; before == 1 || first <= before {
+				t.Errorf("the fork begins at %d, before its turns at %d; want it trimmed", first, before)
+			}
+			if g, w := viewJSON(t, r.view(sid)), viewJSON(t, want); g != w {
+				t.Errorf("the fork folds to\n     %s\nwant %s", g, w)
+			}
+		}
+	}, tweak)
+}
+
 // A point that is trimmed while it is looked at is expired like any other.
 func TestForkPointThatIsTrimmedMeanwhile(t *testing.T) {
 	bubble(t, func(r *rig) {

@@ -57,6 +57,7 @@ type kept struct {
 	// Nothing could be cut: the next try is at this head or this time.
 	retry frames.Seq
 	until time.Time
+	stuck frames.Seq // at this head time alone changes nothing
 }
 
 // The waits of a keeper.
@@ -243,9 +244,9 @@ func (k *keeper) weigh(l *kept, n int64) {
 }
 
 // trim cuts one log, and returns how many bytes that dropped. A log that cannot be
-// cut is left alone until it has grown, or time has passed.
+// cut is left alone until it has grown, or time has passed that may help.
 func (k *keeper) trim(ctx context.Context, sid frames.SessionID, s logSpan, l *kept, g goal) int64 {
-	if s.head < l.retry && time.Now().Before(l.until) {
+	if s.head == l.stuck || s.head < l.retry && time.Now().Before(l.until) {
 		return 0
 	}
 	l.until, l.retry = time.Now().Add(keepPatience), s.head+frames.Seq(s.events()/10)+1
@@ -258,6 +259,9 @@ func (k *keeper) trim(ctx context.Context, sid frames.SessionID, s logSpan, l *k
 		return 0
 	}
 	if c.seq == 0 {
+		if c.never {
+			l.stuck = s.head
+		}
 		return 0
 	}
 	l.retry = 0

@@ -148,6 +148,31 @@ func TestLogsAreTrimmedToTheirBytes(t *testing.T) {
 	})
 }
 
+// A log of which nothing can go, such as that of one old turn, is not read again
+// until something happens in it.
+func TestLogsThatCannotBeTrimmedAreLeftAlone(t *testing.T) {
+	for _, bound := range []session.Retention{{MaxAge: time.Hour}, {MaxEvents: 1}, {MaxBytes: 1}, {MaxTotalBytes: 1}} {
+		a, tweak := archived(bound)
+		bubble(t, func(r *rig) {
+			sid := r.create(session.CreateArgs{})
+			r.prompt(sid, "x")
+			time.Sleep(3 * time.Hour)
+			reads := 0
+			r.disk.set(func(d *disk) { reads -= d.reads })
+			time.Sleep(100 * time.Hour)
+			r.disk.set(func(d *disk) { reads += d.reads })
+			if reads != 0 {
+				t.Errorf("%+v: %d reads of a log that does not change, want none", bound, reads)
+			}
+			r.prompt(sid, "x")
+			time.Sleep(3 * time.Hour)
+			if first := r.first(a, sid); first == 1 {
+				t.Errorf("%+v: the old turn stays though it can go", bound)
+			}
+		}, tweak)
+	}
+}
+
 // What is still going on stays: the running turn with its open request, and a
 // prompt that waits, also where that lies in turns that have ended.
 func TestTrimsLeaveWhatIsGoingOn(t *testing.T) {

@@ -22,6 +22,7 @@ type goal struct {
 type trimPoint struct {
 	seq           frames.Seq
 	events, bytes int64 // dropped
+	never         bool  // nowhere as the log is now, however much time passes
 }
 
 // findCut looks for the first cut that reaches the goal, or for the last one there
@@ -45,12 +46,12 @@ func (m *Manager) findCut(ctx context.Context, sid frames.SessionID, s logSpan, 
 	for after := s.first - 1; ; {
 		evs, err := m.cfg.Store.Read(ctx, sid, after, 0, 0)
 		if err != nil || len(evs) == 0 {
-			return c.best, err
+			return c.found(), err
 		}
 		for i := range evs {
 			after = evs[i].Seq
 			if more, err := c.take(&evs[i]); err != nil || !more {
-				return c.best, err
+				return c.found(), err
 			}
 		}
 	}
@@ -63,14 +64,22 @@ type cutter struct {
 	events, bytes int64      // of the whole log
 	seen          trimPoint  // up to the event looked at
 	best          trimPoint
+	young         bool          // the next cut drops what need not go yet
 	turn          frames.TurnID // the open turn
 	waiting       map[frames.PromptID]struct{}
 	asked         map[frames.RequestID]struct{} // and not decided
 }
 
+// found is where to cut, as far as the log was looked at.
+func (c *cutter) found() trimPoint {
+	p := c.best
+	p.never = p.seq == 0 && !c.young
+	return p
+}
+
 // take looks at the next event; false ends the search.
 func (c *cutter) take(e *store.Event) (more bool, err error) {
-	c.seen = trimPoint{e.Seq, c.seen.events + 1, c.seen.bytes + int64(len(e.Data))}
+	c.seen = trimPoint{seq: e.Seq, events: c.seen.events + 1, bytes: c.seen.bytes + int64(len(e.Data))}
 	if e.Seq >= c.head {
 		return false, nil
 	}
@@ -116,6 +125,7 @@ func (c *cutter) end(e frames.Event) (more bool) {
 	c.turn = ""
 	reached := c.goal.events >= c.events-c.best.events && c.goal.bytes >= c.bytes-c.best.bytes
 	if reached && !e.Time.Before(c.before) {
+		c.young = true
 		return false
 	}
 	if len(c.asked) == 0 {
