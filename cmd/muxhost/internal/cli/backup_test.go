@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,9 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host"
 	"github.com/muxhost/muxhost/rpc"
+	"github.com/muxhost/muxhost/rpc/client"
 	"github.com/muxhost/muxhost/store"
 	"github.com/muxhost/muxhost/store/bolt"
 )
@@ -180,6 +184,86 @@ func TestBackupOfARunningHostRestores(t *testing.T) {
 	}
 }
 
+// A client that follows a session over a restore of an older backup starts over: it
+// ends with the view of what was restored, and loses nothing that comes after it.
+func TestClientsStartOverAfterARestore(t *testing.T) {
+	d, s := startedWorld(t)
+	sid := d.stream(`{"role":"stream","chunks":3,"size":50}`)
+	prompt := func() frames.Session {
+		t.Helper()
+		if _, err := d.c.Prompt(t.Context(), rpc.PromptParams{SessionID: sid, Content: []frames.ContentBlock{frames.Text("more")}}); err != nil {
+			t.Fatal(err)
+		}
+		d.ok("wait", string(sid), "--timeout", "20s")
+		r, err := d.c.Get(t.Context(), rpc.GetParams{SessionID: sid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Session
+	}
+	d.ok("wait", string(sid), "--timeout", "20s")
+	file := filepath.Join(t.TempDir(), "b.tar")
+	d.ok("backup", file)
+	prompt()
+	lost := prompt()
+	h, err := readHostFile(d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := host.LoadToken(d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	c, err := client.Dial(ctx, client.Options{URL: h.URL, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Subscribe(ctx, rpc.SubscribeParams{Sessions: []rpc.SubscribeSession{{SessionID: sid, Since: new(frames.Seq)}}}); err != nil {
+		t.Fatal(err)
+	}
+	var views client.Folder
+	restored := false
+	var kept frames.Session
+	for f, err := range c.Frames(ctx) {
+		if err == nil {
+			_, err = views.Apply(f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := views.View(sid)
+		switch {
+		case v == nil:
+		case !restored && v.Seq == lost.Head && v.Status == frames.StateIdle:
+			restored = true
+			_ = d.c.Close()
+			s.end(t)
+			d.ok("restore", "--force", file)
+			s = serveIn(t, d.dir, "--listen", strings.TrimPrefix(h.URL, "http://"))
+			if d.c, err = s.a.dial(t.Context(), d.dir); err != nil {
+				t.Fatal(err)
+			}
+			if kept = prompt(); kept.Head >= lost.Head || kept.Epoch == lost.Epoch {
+				t.Fatalf("after the restore: head %d of %q, before %d of %q", kept.Head, kept.Epoch, lost.Head, lost.Epoch)
+			}
+		case restored && v.Epoch == kept.Epoch && v.Seq == kept.Head && v.Status == frames.StateIdle:
+			want, err := d.c.Get(ctx, rpc.GetParams{SessionID: sid, View: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(v.Durable())
+			if err != nil || !bytes.Equal(got, want.View) {
+				t.Errorf("the client's view is\n     %s\nwant %s (%v)", got, want.View, err)
+			}
+			return
+		}
+	}
+	t.Error("the client never saw what was restored")
+}
+
 // Without a host the state itself is backed up, byte for byte the same logs; "-"
 // is the standard output and input.
 func TestBackupWithoutAHost(t *testing.T) {
@@ -309,5 +393,28 @@ func TestOfflineVerbsWantTheHostStopped(t *testing.T) {
 	none.fails(exitUsage, "--blob-grace", "compact", "--blob-grace", "-1s")
 	if _, err := os.Stat(none.dir); err == nil {
 		t.Error("a verb that failed made the state directory")
+	}
+}
+
+// A file that appears while a backup is written stays, unless it may be replaced.
+func TestBackupReplacesNoFileThatAppeared(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	for _, name := range []string{from, to} {
+		if err := os.WriteFile(name, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := placeFile(from, to, false); ExitCode(err) != exitFailed {
+		t.Errorf("placeFile: %v, want a refusal", err)
+	}
+	if b, err := os.ReadFile(to); err != nil || string(b) != to {
+		t.Errorf("the file that appeared holds %q, %v", b, err)
+	}
+	if err := placeFile(from, to, true); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(to); err != nil || string(b) != from {
+		t.Errorf("with force it holds %q, %v", b, err)
 	}
 }
