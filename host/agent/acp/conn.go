@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 )
@@ -131,7 +132,8 @@ func (c *conn) reply(id json.RawMessage, result any) bool {
 	if c.take(id) == nil {
 		return false
 	}
-	_ = c.answer(id, result) // a connection that is gone is noticed elsewhere
+	c.heard.Store(time.Now().UnixNano()) // the agent was not silent, it waited
+	_ = c.answer(id, result)             // a connection that is gone is noticed elsewhere
 	return true
 }
 

@@ -164,12 +164,16 @@ type withPast struct {
 }
 
 func (d withPast) Open(ctx context.Context, s agent.Session) (agent.Agent, error) {
+	return d.openWith(ctx, s, nil)
+}
+
+func (d withPast) openWith(ctx context.Context, s agent.Session, more []frames.Event) (agent.Agent, error) {
 	s.History = func(_ context.Context, after frames.Seq, _ int) ([]frames.Event, error) {
 		if after > 0 {
 			return nil, nil
 		}
 		data, err := json.Marshal(map[string]string{"sessionId": d.id, "for": string(s.ID)})
-		return []frames.Event{{Seq: 1, Type: "acp.agentclientprotocol.com/session", Data: data}}, err
+		return append([]frames.Event{{Seq: 1, Type: "acp.agentclientprotocol.com/session", Data: data}}, more...), err
 	}
 	return d.Driver.Open(ctx, s)
 }
