@@ -58,7 +58,7 @@ func (c *client) key() string {
 	if c.secret == nil {
 		return ""
 	}
-	return c.secret()
+	return strings.TrimSpace(c.secret()) // of a file, often with a line's end
 }
 
 // headers describes a request without its secrets.
@@ -127,12 +127,11 @@ func (c *client) post(ctx context.Context, q request, r *reply) error {
 
 // read takes the answer from a response, an event stream or a single object.
 func (c *client) read(res *http.Response, r *reply, silence *time.Timer) error {
-	body := watched{res.Body, func() {
+	body := watched{res.Body, silence, func() time.Duration {
 		if r.finish != "" {
-			silence.Reset(afterFinish)
-		} else {
-			silence.Reset(c.stall)
+			return afterFinish
 		}
+		return c.stall
 	}}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && t == "application/json" {
 		b, err := io.ReadAll(io.LimitReader(body, maxLine))
@@ -158,14 +157,17 @@ func (c *client) read(res *http.Response, r *reply, silence *time.Timer) error {
 	return r.end(nil)
 }
 
-// watched calls heard before each read, so that silence is measured by what comes.
+// watched lets silence run while it waits for a server, and only then: whoever
+// takes the answer may be slow.
 type watched struct {
 	io.Reader
-	heard func()
+	silence *time.Timer
+	limit   func() time.Duration
 }
 
 func (w watched) Read(b []byte) (int, error) {
-	w.heard()
+	w.silence.Reset(w.limit())
+	defer w.silence.Stop()
 	return w.Reader.Read(b)
 }
 

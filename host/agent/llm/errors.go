@@ -174,8 +174,26 @@ func (c *client) explain(err error, model string) error {
 
 func (c *client) hint(format string, args ...any) error {
 	s := fmt.Sprintf(format, args...)
-	if key := c.key(); key != "" {
-		s = strings.ReplaceAll(s, key, "[key]")
+	for _, secret := range c.secrets() {
+		s = strings.ReplaceAll(s, secret, "[secret]")
 	}
 	return errors.New("llm: " + s)
+}
+
+// minSecret is the length from which a header's value is looked for in what people
+// are told; shorter ones are ordinary words.
+const minSecret = 8
+
+func (c *client) secrets() (all []string) {
+	if key := c.key(); key != "" {
+		all = append(all, key)
+	}
+	for _, values := range c.header {
+		for _, v := range values {
+			if len(v) >= minSecret {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
 }

@@ -101,6 +101,8 @@ func (in *readInput) check(cwd string) (err error) {
 	return err
 }
 
+func (in *readInput) file() string { return in.Path }
+
 func (in *readInput) title() string { return in.Path }
 
 func (in *readInput) do(ctx context.Context, c *toolRun) (frames.ToolResult, error) {
@@ -191,6 +193,8 @@ func (in *writeInput) check(cwd string) (err error) {
 	return err
 }
 
+func (in *writeInput) file() string { return in.Path }
+
 func (in *writeInput) title() string { return "Write " + in.Path }
 
 func (in *writeInput) do(_ context.Context, c *toolRun) (frames.ToolResult, error) {
@@ -265,6 +269,8 @@ func (in *editInput) check(cwd string) (err error) {
 	in.Path, err = within(cwd, in.Path)
 	return err
 }
+
+func (in *editInput) file() string { return in.Path }
 
 func (in *editInput) title() string { return "Edit " + in.Path }
 

@@ -249,7 +249,7 @@ type llm struct {
 	config  Config
 	closed  bool
 	taking  bool           // a turn runs that will ask the model once more
-	steered []agent.Prompt // and was not told yet
+	steered []*steer       // and wait for that
 	turns   sync.WaitGroup // added to under mu, while not closed
 }
 
@@ -285,28 +285,51 @@ func (l *llm) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agent.R
 // maxSteered bounds the steers that wait for the next step.
 const maxSteered = 32
 
-// Steer hands text to the running turn: the model reads it at its next step. It
-// does not block. It is not taken once the turn's last answer has come.
-func (l *llm) Steer(_ context.Context, p agent.Prompt) error {
+// steer waits until the turn takes it, or is over.
+type steer struct {
+	prompt  agent.Prompt
+	settled chan struct{} // closed when that is known
+	taken   bool          // written before that, under the agent's mutex
+}
+
+// Steer hands text to the running turn: it blocks until the model is asked again,
+// which is when it is taken. It is not taken once the turn's last answer has come.
+func (l *llm) Steer(ctx context.Context, p agent.Prompt) error {
+	s := &steer{prompt: p, settled: make(chan struct{})}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.closed || !l.taking || len(l.steered) >= maxSteered {
+		l.mu.Unlock()
 		return agent.ErrNotTaken
 	}
-	l.steered = append(l.steered, p)
+	l.steered = append(l.steered, s)
+	l.mu.Unlock()
+	select {
+	case <-s.settled:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.steered = slices.DeleteFunc(l.steered, func(o *steer) bool { return o == s })
+	if !s.taken {
+		return agent.ErrNotTaken
+	}
 	return nil
 }
 
-// takeSteers returns what was steered since the last call.
-func (l *llm) takeSteers() []agent.Prompt {
+// takeSteers takes what waits to be taken.
+func (l *llm) takeSteers() (ps []agent.Prompt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.steered
+	for _, s := range l.steered {
+		ps = append(ps, s.prompt)
+		s.taken = true
+		close(s.settled)
+	}
 	l.steered = nil
-	return s
+	return ps
 }
 
-// lastAnswer reports whether nothing was steered; then nothing is taken any more.
+// lastAnswer reports whether no steer waits; then none is taken any more.
 func (l *llm) lastAnswer() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -314,9 +337,13 @@ func (l *llm) lastAnswer() bool {
 	return !l.taking
 }
 
+// stopTaking lets go the steers that were not taken.
 func (l *llm) stopTaking() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, s := range l.steered {
+		close(s.settled)
+	}
 	l.taking, l.steered = false, nil
 }
 

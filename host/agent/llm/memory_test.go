@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -242,14 +243,20 @@ func TestServerThatSaysTooLong(t *testing.T) {
 func TestSteering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &stub{}
+		var wg sync.WaitGroup
+		defer wg.Wait()
 		steered := false
 		_, s := open(t, options(t, srv), agenttest.Script{Streamed: func(s *agenttest.Session) {
-			if !steered {
-				steered = true
+			if steered {
+				return
+			}
+			steered = true
+			wg.Go(func() {
 				if err := s.Steer(t.Context(), "more to the left"); err != nil {
 					t.Errorf("Steer = %v", err)
 				}
-			}
+			})
+			synctest.Wait() // it waits now
 		}})
 		srv.push(step{Text: "I go right."}, step{Text: "Left then."})
 		prompt(t, s, "go")
@@ -259,6 +266,28 @@ func TestSteering(t *testing.T) {
 		if err := s.Steer(t.Context(), "late"); err != agent.ErrNotTaken {
 			t.Errorf("Steer after the turn = %v; want ErrNotTaken", err)
 		}
+	})
+}
+
+// A steer that waits when its turn is cancelled is not taken: the host decides what
+// becomes of it.
+func TestSteerOfACancelledTurnIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &stub{}
+		srv.push(step{Text: "I go", Hang: true})
+		_, s := open(t, options(t, srv), agenttest.Script{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = s.Prompt(ctx, "go") })
+		synctest.Wait()
+		wg.Go(func() {
+			if err := s.Steer(t.Context(), "left"); err != agent.ErrNotTaken {
+				t.Errorf("Steer = %v; want ErrNotTaken", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		wg.Wait()
 	})
 }
 

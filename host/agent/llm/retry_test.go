@@ -79,7 +79,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		step step
 		want []string
 	}{
-		{step{Status: 401, Body: `{"error":{"message":"bad key sk-secret"}}`}, []string{"API key", "401"}},
+		{step{Status: 401, Body: `{"error":{"message":"bad key sk-secret hidden-too"}}`}, []string{"API key", "401"}},
 		{step{Status: 404, Body: `{"error":{"message":"model 'stub' not found"}}`}, []string{`"stub"`, "base URL", "not found"}},
 		{step{Status: 400, Body: `{"error":"no tools here"}`}, []string{"400", "no tools here"}},
 		{step{Status: 429, Body: `{"error":{"message":"pay","code":"insufficient_quota"}}`}, []string{"quota"}},
@@ -91,6 +91,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			srv.push(c.step)
 			o := options(t, srv)
 			o.APIKey = func() string { return "sk-secret" }
+			o.Header = http.Header{"X-Key": {"hidden-too"}}
 			o.BaseURL = "http://user:hidden@model.test/v1?key=hidden"
 			_, s := open(t, o, agenttest.Script{})
 			_, err := s.Prompt(t.Context(), "hi")

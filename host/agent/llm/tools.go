@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -73,13 +74,15 @@ func defs(names []string) []toolDef {
 // toolRun is one call of the model.
 type toolRun struct {
 	*run
-	id      frames.CallID
-	name    string
-	tool    tool
-	title   string
-	frozen  json.RawMessage // what people see, and what runs once it is allowed
-	problem string          // why it cannot run
-	code    string
+	id     frames.CallID
+	name   string
+	tool   tool
+	title  string
+	frozen json.RawMessage // what people see, and what runs once it is allowed
+	// locations are the file that the call is about, if it is.
+	locations []frames.Location
+	problem   string // why it cannot run
+	code      string
 }
 
 // maxName bounds the name of a tool that does not exist.
@@ -106,6 +109,9 @@ func (r *run) parse(id frames.CallID, name, args string, cfg Config) *toolRun {
 		return c.asSaid(args)
 	}
 	c.title = oneLine(in.title())
+	if f, ok := in.(interface{ file() string }); ok {
+		c.locations = []frames.Location{{Path: filepath.Join(r.session.Cwd, filepath.FromSlash(f.file()))}}
+	}
 	return c
 }
 
@@ -169,7 +175,9 @@ func strict(raw []byte, dst any, keys ...string) error {
 }
 
 func (c *toolRun) announcement() frames.Payload {
-	return frames.ToolCall{CallID: c.id, Name: c.name, Kind: c.tool.kind, Title: c.title, Input: c.frozen}
+	return frames.ToolCall{
+		CallID: c.id, Name: c.name, Kind: c.tool.kind, Title: c.title, Input: c.frozen, Locations: c.locations,
+	}
 }
 
 // execute asks for the call where that is needed, runs it, and returns its result. An

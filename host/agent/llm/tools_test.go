@@ -67,7 +67,7 @@ func TestFileTools(t *testing.T) {
 	put(t, d, "old.txt", "one\ntwo\n")
 	put(t, d, "sub/bin", "a\x00b two")
 	put(t, d, ".git/x", "two")
-	_, _, res := use(t, agenttest.Script{Cwd: d}, options(t, &stub{}),
+	_, s, res := use(t, agenttest.Script{Cwd: d}, options(t, &stub{}),
 		stubTool{"write", `{"path":"new/dir/a.go","content":"package two\n"}`},
 		stubTool{"edit", `{"path":"old.txt","old":"two","new":"three"}`},
 		stubTool{"read", `{"path":"` + filepath.Join(d, "old.txt") + `"}`},
@@ -88,6 +88,12 @@ func TestFileTools(t *testing.T) {
 		if got := words(res[i].Content); got != w || res[i].IsError {
 			t.Errorf("result %d = %q (error %v); want %q", i, got, res[i].IsError, w)
 		}
+	}
+	if l := agenttest.Last[frames.ToolCall](s).Locations; l != nil {
+		t.Errorf("a search is at %v", l)
+	}
+	if l := all[frames.ToolCall](s)[0].Locations; len(l) != 1 || l[0].Path != filepath.Join(d, "new/dir/a.go") {
+		t.Errorf("writing is at %v", l)
 	}
 	if got := get(t, d, "new/dir/a.go"); got != "package two\n" {
 		t.Errorf("wrote %q", got)
