@@ -2,8 +2,8 @@
 // AsyncAPI documents, tables and TypeScript types. A stranger can write a client
 // from this folder alone.
 //
-// All files but CHANGES.md are generated from frames and rpc by gen; a test fails
-// when they drift. The wire has its own version and its own list of changes,
+// Tables, schemas and documents are generated from frames and rpc by gen; a test
+// fails when they drift. The pages of prose are written by hand. The wire has its own version and its own list of changes,
 // because clients upgrade on their own.
 //
 // spec imports nothing but the standard library.

@@ -78,7 +78,7 @@ func eventSchema(s *schemas, info frames.EventInfo) object {
 func withheld() object {
 	return object{
 		{"type", "object"},
-		{"properties", object{{"withheld", object{{"const", true}}}}},
+		{"properties", object{{"withheld", object{{"const", true}}}, {"content", false}, {"blocks", false}, {"partial", false}}},
 		{"required", []string{"withheld"}},
 		{"additionalProperties", true},
 		{"description", `What delivery reasoning "off" gets instead.`},
