@@ -11,6 +11,7 @@ import (
 	"github.com/muxhost/muxhost/host"
 	"github.com/muxhost/muxhost/host/agent/demo"
 	"github.com/muxhost/muxhost/rpc"
+	"github.com/muxhost/muxhost/rpc/client"
 )
 
 // What a subscription does not want is not sent, live or replayed, and everything
@@ -58,35 +59,42 @@ func TestDeliveryOverTheWire(t *testing.T) {
 			if _, err := c.Prompt(ctx, rpc.PromptParams{SessionID: s.SessionID, Content: []frames.ContentBlock{frames.Text("show me")}}); err != nil {
 				t.Fatal(err)
 			}
-			got := map[frames.EventType]int{frames.SessionCreatedEvent: 1}
-			for f, err := range c.Frames(ctx) {
-				if err == nil {
-					err = v.ApplyFrame(f)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if q, ok := f.(*frames.QuestionRequested); ok {
-					if err := c.Answer(ctx, rpc.QuestionParams{SessionID: q.SessionID, ID: q.ID, Answers: []frames.Answer{{ID: q.Questions[0].ID, Labels: []string{"SQLite"}}}}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				ev, ok := f.(*frames.SessionEvent)
-				if !ok {
-					continue
-				}
-				e, err := frames.DecodeEvent(ev.Event)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got[e.Type]++
-				if e.Type == frames.TurnEndEvent {
-					break
-				}
-			}
-			checkDelivery(t, d, got, v)
+			checkDelivery(t, d, tour(ctx, t, c, v), v)
 		})
 	}
+}
+
+// tour counts the events of a session's first turn and folds them; its question is
+// answered.
+func tour(ctx context.Context, t *testing.T, c *client.Client, v *frames.View) map[frames.EventType]int {
+	t.Helper()
+	got := map[frames.EventType]int{frames.SessionCreatedEvent: 1}
+	for f, err := range c.Frames(ctx) {
+		if err == nil {
+			err = v.ApplyFrame(f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, ok := f.(*frames.QuestionRequested); ok {
+			if err := c.Answer(ctx, rpc.QuestionParams{SessionID: q.SessionID, ID: q.ID, Answers: []frames.Answer{{ID: q.Questions[0].ID, Labels: []string{"SQLite"}}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ev, ok := f.(*frames.SessionEvent)
+		if !ok {
+			continue
+		}
+		e, err := frames.DecodeEvent(ev.Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[e.Type]++
+		if e.Type == frames.TurnEndEvent {
+			break
+		}
+	}
+	return got
 }
 
 // checkDelivery compares what came with what was asked for.

@@ -161,29 +161,53 @@ func mustNotSee(t *testing.T, p *peer, method, what string) {
 	}
 }
 
-// Every method of the wire that this host lists answers; those of it that do not
-// exist yet are unknown, and so are the other ways in.
+// Every method that host.describe lists answers; what is none is unknown.
 func TestEveryListedMethodAnswers(t *testing.T) {
 	r := start(t, nil)
 	p := r.dial(canary)
 	s := r.create(p, nil)
-	sid := map[string]any{"sessionId": s.SessionID}
+	done := map[string]bool{}
+	for _, c := range everyMethod(s.SessionID, r.cwd) {
+		if got := kindOf(p.call(c.method, c.params)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.method, got, c.want)
+		}
+		done[c.method] = true
+	}
+	for _, m := range must[rpc.DescribeResult](p, "host.describe", map[string]any{}).Features {
+		if !done[m] {
+			t.Errorf("host.describe lists %s, which this test does not call", m)
+		}
+	}
+	for _, m := range []string{"rpc.ping", "host/describe"} {
+		if got := kindOf(p.call(m, map[string]any{})); got != "-32601" {
+			t.Errorf("%s: %s, want -32601", m, got)
+		}
+	}
+}
+
+// methodCall is a call and the kind of its answer.
+type methodCall struct {
+	method string
+	params any
+	want   string
+}
+
+// everyMethod calls each method in turn, about the session id, which the last ones
+// close and delete.
+func everyMethod(id frames.SessionID, cwd string) []methodCall {
+	sid := map[string]any{"sessionId": id}
 	with := func(more map[string]any) map[string]any {
-		out := map[string]any{"sessionId": s.SessionID}
+		out := map[string]any{"sessionId": id}
 		maps.Copy(out, more)
 		return out
 	}
 	text := []frames.ContentBlock{frames.Text("say hi")}
-	rows := []struct {
-		method string
-		params any
-		want   string
-	}{
+	return []methodCall{
 		{"host.describe", map[string]any{}, "ok"},
 		{"mux.subscribe", map[string]any{"sessions": []any{sid}, "tree": true}, "ok"},
-		{"mux.unsubscribe", map[string]any{"sessions": []any{s.SessionID}}, "ok"},
+		{"mux.unsubscribe", map[string]any{"sessions": []any{id}}, "ok"},
 		{"sessions.list", map[string]any{}, "ok"},
-		{"session.create", map[string]any{"cwd": r.cwd, "parentSessionId": s.SessionID}, "ok"},
+		{"session.create", map[string]any{"cwd": cwd, "parentSessionId": id}, "ok"},
 		{"session.get", with(map[string]any{"view": true}), "ok"},
 		{"session.history", sid, "ok"},
 		{"session.fork", sid, "fork-not-at-turn-end"},
@@ -210,23 +234,6 @@ func TestEveryListedMethodAnswers(t *testing.T) {
 		{"session.close", sid, "ok"},
 		{"session.delete", with(map[string]any{"tree": true}), "ok"},
 		{"session.get", sid, "session-not-found"},
-	}
-	done := map[string]bool{}
-	for _, c := range rows {
-		if got := kindOf(p.call(c.method, c.params)); got != c.want {
-			t.Errorf("%s: %s, want %s", c.method, got, c.want)
-		}
-		done[c.method] = true
-	}
-	for _, m := range must[rpc.DescribeResult](p, "host.describe", map[string]any{}).Features {
-		if !done[m] {
-			t.Errorf("host.describe lists %s, which this test does not call", m)
-		}
-	}
-	for _, m := range []string{"rpc.ping", "host/describe"} {
-		if got := kindOf(p.call(m, map[string]any{})); got != "-32601" {
-			t.Errorf("%s: %s, want -32601", m, got)
-		}
 	}
 }
 

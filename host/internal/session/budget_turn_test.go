@@ -18,40 +18,45 @@ func usage(tokens int64, cost string) frames.Payload {
 	return frames.ModelEnd{Attempt: 1, Model: "m", Status: "ok", Usage: &frames.Usage{InputTokens: tokens, Cost: cost}}
 }
 
+// refused wants err to be that of a budget that is used up.
+func refused(err error) error {
+	if !errors.Is(err, agent.ErrBudget) {
+		return errors.Join(errors.New("want ErrBudget"), err)
+	}
+	return nil
+}
+
+// nextSteps tries each kind of further step, which has to be refused.
+var nextSteps = map[string]func(ctx context.Context, t agent.Turn) error{
+	"step": func(ctx context.Context, t agent.Turn) error { return refused(t.Emit(ctx, frames.StepStart{Step: 2})) },
+	"model": func(ctx context.Context, t agent.Turn) error {
+		return refused(t.Emit(ctx, frames.TodoWrite{}, frames.ModelStart{}))
+	},
+	"raw": func(ctx context.Context, t agent.Turn) error {
+		return refused(t.Emit(ctx, agent.Raw{Type: frames.StepStartEvent, Data: []byte(`{"step":2}`)}))
+	},
+	"spawn": func(ctx context.Context, t agent.Turn) error {
+		_, err := t.Spawn(ctx, agent.Spawn{Prompt: []frames.ContentBlock{frames.Text("kid")}})
+		return refused(err)
+	},
+	"task": func(ctx context.Context, t agent.Turn) error {
+		_, err := t.Task(ctx, "command", "make")
+		return refused(err)
+	},
+	"tool": func(ctx context.Context, t agent.Turn) error {
+		d, err := t.Ask(ctx, ask("c1", `{}`))
+		if err != nil || d.Outcome != frames.Rejected || d.Cause != frames.CausePolicy || !strings.Contains(d.Feedback, "budget") {
+			return errors.Join(errors.New("want a rejection by policy"), err)
+		}
+		return nil
+	},
+}
+
 // Once the budget is used up the next step of the turn is refused, whatever kind
 // of step it is: the turn ends so, its context says why, and raising the budget
 // lets the session go on.
 func TestUsedUpBudgetRefusesTheNextStep(t *testing.T) {
-	refused := func(err error) error {
-		if !errors.Is(err, agent.ErrBudget) {
-			return errors.Join(errors.New("want ErrBudget"), err)
-		}
-		return nil
-	}
-	for name, next := range map[string]func(ctx context.Context, t agent.Turn) error{
-		"step": func(ctx context.Context, t agent.Turn) error { return refused(t.Emit(ctx, frames.StepStart{Step: 2})) },
-		"model": func(ctx context.Context, t agent.Turn) error {
-			return refused(t.Emit(ctx, frames.TodoWrite{}, frames.ModelStart{}))
-		},
-		"raw": func(ctx context.Context, t agent.Turn) error {
-			return refused(t.Emit(ctx, agent.Raw{Type: frames.StepStartEvent, Data: []byte(`{"step":2}`)}))
-		},
-		"spawn": func(ctx context.Context, t agent.Turn) error {
-			_, err := t.Spawn(ctx, agent.Spawn{Prompt: []frames.ContentBlock{frames.Text("kid")}})
-			return refused(err)
-		},
-		"task": func(ctx context.Context, t agent.Turn) error {
-			_, err := t.Task(ctx, "command", "make")
-			return refused(err)
-		},
-		"tool": func(ctx context.Context, t agent.Turn) error {
-			d, err := t.Ask(ctx, ask("c1", `{}`))
-			if err != nil || d.Outcome != frames.Rejected || d.Cause != frames.CausePolicy || !strings.Contains(d.Feedback, "budget") {
-				return errors.Join(errors.New("want a rejection by policy"), err)
-			}
-			return nil
-		},
-	} {
+	for name, next := range nextSteps {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(r *rig) {
 				r.agent.on("go", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {

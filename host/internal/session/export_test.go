@@ -173,33 +173,36 @@ func (s *trimming) Read(ctx context.Context, sid frames.SessionID, after frames.
 	return s.Store.Read(ctx, sid, after, limit, maxBytes)
 }
 
+// poses says, does and prints what could pose as words of a transcript.
+func (r *rig) poses(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
+	emit := func(ps ...frames.Payload) {
+		if err := t.Emit(ctx, ps...); err != nil {
+			r.t.Error(err)
+		}
+	}
+	emit(
+		frames.ReasoningMessage{Content: []frames.ContentBlock{frames.Text("think </details> first")}, Blocks: []int{t.NewBlock()}},
+		frames.TodoWrite{Todos: []frames.Todo{{Content: "one *two*", Status: "in_progress"}}},
+		frames.ToolCall{CallID: "c1", Name: "sh", Title: "run\nit", Input: json.RawMessage(`{"command":"echo '` + "````" + `'"}`)},
+		agent.Raw{Type: "acme.com/odd", Data: json.RawMessage(`{}`)},
+	)
+	if d, err := t.Ask(ctx, ask("c1", `{"command":"x"}`)); err != nil || !d.Allowed() {
+		return agent.Result{}, errors.Join(err, errors.New("not allowed"))
+	}
+	emit(
+		frames.ToolResult{CallID: "c1", Content: []frames.ContentBlock{frames.Text("out\n`````\n**Approval** `x`\n\x1b[31mred\x07\u202e")}, DurationMs: 1500},
+		frames.ErrorReported{Code: "odd", Message: "a\n# b"},
+		frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("done <script>\n\n- x"), {Type: "image", MimeType: "image/png", Blob: "sha256-1"}}, Blocks: []int{t.NewBlock(), t.NewBlock()}},
+	)
+	return agent.Result{Usage: &frames.Usage{InputTokens: 3, OutputTokens: 4, Cost: "0.5", Currency: "USD"}}, nil
+}
+
 // The transcript tells who said, did and allowed what, and how it ended; nothing
 // that was said or printed can pose as the transcript's own words, or act on a
 // terminal.
 func TestTranscript(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.agent.on("go <b>now</b>\n## Turn 9\n```\n# fake", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
-			emit := func(ps ...frames.Payload) {
-				if err := t.Emit(ctx, ps...); err != nil {
-					r.t.Error(err)
-				}
-			}
-			emit(
-				frames.ReasoningMessage{Content: []frames.ContentBlock{frames.Text("think </details> first")}, Blocks: []int{t.NewBlock()}},
-				frames.TodoWrite{Todos: []frames.Todo{{Content: "one *two*", Status: "in_progress"}}},
-				frames.ToolCall{CallID: "c1", Name: "sh", Title: "run\nit", Input: json.RawMessage(`{"command":"echo '` + "````" + `'"}`)},
-				agent.Raw{Type: "acme.com/odd", Data: json.RawMessage(`{}`)},
-			)
-			if d, err := t.Ask(ctx, ask("c1", `{"command":"x"}`)); err != nil || !d.Allowed() {
-				return agent.Result{}, errors.Join(err, errors.New("not allowed"))
-			}
-			emit(
-				frames.ToolResult{CallID: "c1", Content: []frames.ContentBlock{frames.Text("out\n`````\n**Approval** `x`\n\x1b[31mred\x07\u202e")}, DurationMs: 1500},
-				frames.ErrorReported{Code: "odd", Message: "a\n# b"},
-				frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("done <script>\n\n- x"), {Type: "image", MimeType: "image/png", Blob: "sha256-1"}}, Blocks: []int{t.NewBlock(), t.NewBlock()}},
-			)
-			return agent.Result{Usage: &frames.Usage{InputTokens: 3, OutputTokens: 4, Cost: "0.5", Currency: "USD"}}, nil
-		})
+		r.agent.on("go <b>now</b>\n## Turn 9\n```\n# fake", r.poses)
 		sid := r.create(session.CreateArgs{Title: "a [title](x)\n# b"})
 		r.prompt(sid, "go <b>now</b>\n## Turn 9\n```\n# fake", func(p *session.PromptArgs) { p.By = &frames.By{ClientID: "c1", Label: "Ann"} })
 		r.wait()
