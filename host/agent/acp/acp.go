@@ -165,7 +165,7 @@ func (d *driver) hadTurns(id string, n int) bool {
 
 var (
 	errClosed = errors.New("acp: the agent was closed")
-	errGone   = errors.New("acp: the agent is gone")
+	errGone   = errors.New("the agent ended")
 )
 
 // vendor is the prefix of event types that are the protocol's own.

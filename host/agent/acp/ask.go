@@ -15,7 +15,8 @@ func (l *link) permit(in inbound, p permission) {
 		l.hold(func() { l.permit(in, p) })
 		return
 	}
-	if th.waiting(func() { l.permit(in, p) }) {
+	again := func() { l.permit(in, p) }
+	if th.waiting(again) || l.threads[p.SessionID] == nil && l.defers(again) {
 		return
 	}
 	at, ts := th.asker()

@@ -143,7 +143,7 @@ func (th *thread) adoptChild(s childState) *thread {
 		at.emit(frames.ErrorReported{Code: "subagent", Message: "a subagent has no session of its own: " + err.Error()})
 		return kid
 	}
-	ts.kids = append(ts.kids, c)
+	ts.kids, l.kids = append(ts.kids, c), append(l.kids, kid)
 	return kid
 }
 

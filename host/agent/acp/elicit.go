@@ -78,7 +78,8 @@ func (l *link) elicit(in inbound, p elicitation) {
 		l.hold(func() { l.elicit(in, p) })
 		return
 	}
-	if th.waiting(func() { l.elicit(in, p) }) {
+	again := func() { l.elicit(in, p) }
+	if th.waiting(again) || l.threads[p.SessionID] == nil && l.defers(again) {
 		return
 	}
 	th.vendor("elicitation", p.raw)

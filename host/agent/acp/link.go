@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +46,8 @@ type link struct {
 	// What follows belongs to the lane.
 	main    *thread
 	threads map[string]*thread
-	early   []func() // messages of sessions that are not known yet
+	kids    []*thread // subagents whose session may still be opening, in order
+	early   []func()  // messages of sessions that are not known yet
 	junk    int
 }
 
@@ -294,9 +296,17 @@ func (l *link) update(id string, u update) {
 		th.update(u)
 	case l.main == nil:
 		l.hold(func() { l.update(id, u) })
+	case l.defers(func() { l.update(id, u) }):
 	default:
 		l.main.vendor("foreign", marshal(map[string]any{"sessionId": id, "update": u.raw}))
 	}
+}
+
+// defers keeps f while a subagent's session is being opened: what waits there may say
+// whose session it is.
+func (l *link) defers(f func()) bool {
+	l.kids = slices.DeleteFunc(l.kids, func(th *thread) bool { return !th.opening() })
+	return len(l.kids) > 0 && l.kids[0].waiting(f)
 }
 
 // hold keeps a message until the session is known. When there are too many the

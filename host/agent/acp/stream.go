@@ -26,7 +26,7 @@ const (
 	maxOut = 1024
 )
 
-var errStuck = fmt.Errorf("acp: the agent does not read what it is sent: %d messages wait; it was ended", maxOut)
+var errStuck = fmt.Errorf("the agent does not read what it is sent: %d messages wait; it was ended", maxOut)
 
 // inbound is a request or a notification of the agent, as it was written.
 type inbound struct {

@@ -130,9 +130,14 @@ func (th *thread) unmute() {
 	th.muffled = nil
 }
 
+// opening reports whether the thread is a subagent's whose session does not run yet.
+func (th *thread) opening() bool {
+	return th.child != nil && !th.child.attached && !th.child.lost
+}
+
 // waiting keeps f for later while a subagent's session is being opened.
 func (th *thread) waiting(f func()) bool {
-	if th.child == nil || th.child.attached || th.child.lost {
+	if !th.opening() {
 		return false
 	}
 	if len(th.backlog) == maxBacklog {

@@ -162,10 +162,13 @@ func (th *thread) announce(t *tool) {
 	}
 	t.announced = true
 	th.closeBlock()
-	d := t.describe()
+	d, in := t.describe(), t.fields["rawInput"]
+	if !object(in) {
+		in = t.input()
+	}
 	th.emit(frames.ToolCall{
 		CallID: frames.CallID(t.id), Name: d.Name, Kind: d.Kind, Title: d.Title,
-		Input: stored(t.input()), Locations: t.locations(),
+		Input: stored(in), Locations: t.locations(),
 	})
 }
 
