@@ -3,8 +3,8 @@
 // from this folder alone.
 //
 // Tables, schemas and documents are generated from frames and rpc by gen; a test
-// fails when they drift. The pages of prose are written by hand. The wire has its own version and its own list of changes,
-// because clients upgrade on their own.
+// fails when they drift. Pages of prose are written by hand. The wire has its own
+// version and its own list of changes, because clients upgrade on their own.
 //
 // spec imports nothing but the standard library.
 package spec
