@@ -19,6 +19,7 @@ func blobChecks() []Check {
 		{ID: "unknown", Section: "7", Says: "A blob that does not exist is blob-not-found.", run: func(t *T) { t.dial().refused("blob.read", obj{"blob": noBlob}, "blob-not-found") }},
 		{ID: "path", Section: "7", Says: "The name of a blob is no path.", run: blobPath},
 		{ID: "upload-unknown", Section: "7", Says: "An upload that does not exist is blob-not-found.", run: blobNoUpload},
+		{ID: "upload-of-another", Section: "7", Says: "An upload of another token gives the same error as one that does not exist.", run: blobOthersUpload},
 		{ID: "base64", Section: "5", Says: "Data that is not base64 is -32602.", run: func(t *T) { t.dial().refused("blob.write", obj{"data": "~~~"}, "-32602") }},
 		{ID: "prompt", Section: "5", Says: "A prompt's large block names a blob, and user/message does too.", run: blobPrompt},
 	}
@@ -34,6 +35,13 @@ func hashOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// uploader connects with a token of the check's own, and returns its secret too:
+// a server may bound what a token has not finished.
+func (t *T) uploader() (p *peer, secret string) {
+	secret, _ = t.token(t.dial(), nil)
+	return t.dialAs(secret), secret
+}
+
 func blobWrite(t *T) {
 	p := t.dial()
 	b := bytesOf(1000)
@@ -44,7 +52,7 @@ func blobWrite(t *T) {
 }
 
 func blobInChunks(t *T) {
-	p := t.dial()
+	p, _ := t.uploader()
 	b := bytesOf(250_000)
 	r := p.ok("blob.write", obj{"data": b64(b[:100_000])})
 	t.must(r.str("upload") != "" && r.num("bytes") == 100_000 && !r.has("blob"), "upload, bytes, no blob yet", r)
@@ -55,16 +63,24 @@ func blobInChunks(t *T) {
 }
 
 func blobRepeat(t *T) {
-	p := t.dial()
+	p, secret := t.uploader()
 	b := bytesOf(3000)
 	up := obj{"upload": p.ok("blob.write", obj{"data": b64(b[:1000])}).str("upload")}
 	second := up.with(obj{"offset": 1000, "data": b64(b[1000:2000])})
 	p.ok("blob.write", second)
 	p.cut()
-	q := t.dial()
+	q := t.dialAs(secret)
 	t.equal("bytes", q.ok("blob.write", second).num("bytes"), 2000)
 	r := q.ok("blob.write", up.with(obj{"offset": 2000, "data": b64(b[2000:]), "sha256": hashOf(b)}))
 	t.must(bytes.Equal(q.blob(r.str("blob")), b), "the bytes that were written", "others")
+}
+
+func blobOthersUpload(t *T) {
+	p, _ := t.uploader()
+	b := bytesOf(2000)
+	up := obj{"upload": p.ok("blob.write", obj{"data": b64(b[:1000])}).str("upload"), "offset": 1000, "data": b64(b[1000:]), "sha256": hashOf(b)}
+	t.dialAs(t.scoped("operate")).refused("blob.write", up, "blob-not-found")
+	p.ok("blob.write", up)
 }
 
 func blobWrongHash(t *T) {
@@ -78,7 +94,7 @@ func blobWrongHash(t *T) {
 }
 
 func blobGap(t *T) {
-	p := t.dial()
+	p, _ := t.uploader()
 	b := bytesOf(200)
 	up := obj{"upload": p.ok("blob.write", obj{"data": b64(b[:100])}).str("upload")}
 	r := p.call("blob.write", up.with(obj{"offset": 150, "data": b64(b[150:])}))

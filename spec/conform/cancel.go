@@ -26,6 +26,7 @@ func (t *T) holding() (session, *peer, string) {
 	p := t.dial()
 	s := t.session(p, holds)
 	p.subscribe(s)
+	p.frame("session/live", s)
 	turn := p.prompt(s, "go").str("turnId")
 	p.event(s, "assistant/delta")
 	return s, p, turn

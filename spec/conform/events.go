@@ -310,6 +310,7 @@ func eventLiveParts(t *T) {
 	p, late := t.dial(), t.dial()
 	s := t.session(p, obj{"role": "stream", "chunks": 100_000, "size": 4000, "everyMs": 1})
 	p.subscribe(s)
+	p.frame("session/live", s)
 	p.prompt(s, "go")
 	p.event(s, "assistant/delta")
 	late.answered("mux.subscribe", obj{"sessions": list{obj{"sessionId": s.id}}})

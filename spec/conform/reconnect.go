@@ -135,6 +135,7 @@ func resumeMidTurn(t *T) {
 	p := t.dial()
 	s := t.session(p, obj{"role": "stream", "chunks": 40, "size": 9, "everyMs": 5})
 	p.subscribe(s)
+	p.frame("session/live", s)
 	turn := p.prompt(s, "go").str("turnId")
 	p.event(s, "assistant/delta")
 	p.cut()

@@ -232,9 +232,11 @@ func resubscribe(t *T) {
 	p, other := t.dial(), t.dial()
 	s := t.session(other, streams(300, 20), obj{"title": "x"})
 	p.subscribe(s)
+	p.frame("session/live", s)
 	other.prompt(s, "go")
 	p.event(s, "assistant/delta")
 	r := p.subscribe(s)
+	p.at = r.at // the old subscription may have told of the end already
 	p.event(s, "turn/end")
 	var got []int64
 	live := false
@@ -264,6 +266,7 @@ func liveTurn(t *T) {
 	p, late := t.dial(), t.dial()
 	s := t.session(p, holds)
 	p.subscribe(s)
+	p.frame("session/live", s)
 	turn := p.prompt(s, "go").str("turnId")
 	d := p.event(s, "assistant/delta")
 	late.subscribe(s)

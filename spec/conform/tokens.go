@@ -1,7 +1,11 @@
 package conform
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -68,6 +72,8 @@ func scopeChecks() []Check {
 		Check{ID: "tree-born", Section: "1", Says: "A session born in the tree later is within the limit.", run: limitBorn},
 		Check{ID: "tree-pending", Section: "1", Says: "pending.list of a client limited to a tree shows that tree only.", run: limitPending},
 		Check{ID: "tree-answer", Section: "1", Says: "A client limited to a tree answers within it, and nowhere else.", run: limitAnswer},
+		Check{ID: "tree-grants", Section: "1, 6.6", Says: "A client limited to a tree gives no grant for the project, and neither lists nor revokes those of others.", run: limitGrants},
+		Check{ID: "tree-upward", Section: "1, 6.6", Says: "What a client limited to a subtree allows for always is asked above it.", run: limitUpward},
 		Check{ID: "tree-create", Section: "1", Says: "A client limited to a tree creates sessions within it only.", run: limitCreate},
 	)
 }
@@ -152,9 +158,26 @@ func limitSameError(t *T) {
 	p := t.dial()
 	root, other := t.session(p, echoes), t.session(p, echoes)
 	q := t.limited(p, root)
-	for _, method := range []string{"session.get", "session.history", "session.cancel", "session.close", "session.delete"} {
-		a, b := q.call(method, obj{"sessionId": other.id}), q.call(method, obj{"sessionId": nobodyID})
-		t.must(a.kind() == "session-not-found" && b.kind() == "session-not-found", "session-not-found for both", a.String())
+	for _, m := range []struct {
+		name string
+		more obj
+	}{
+		{"session.get", nil},
+		{"session.history", nil},
+		{"session.prompt", obj{"content": say("hi")}},
+		{"session.cancel", nil},
+		{"session.configure", obj{"title": "x"}},
+		{"session.export", obj{"format": "jsonl"}},
+		{"session.fork", nil},
+		{"tasks.list", nil},
+		{"tasks.get", obj{"taskId": "x"}},
+		{"tasks.wait", obj{"taskId": "x"}},
+		{"tasks.cancel", obj{"taskId": "x"}},
+		{"session.close", nil},
+		{"session.delete", nil},
+	} {
+		a, b := q.call(m.name, obj{"sessionId": other.id}.with(m.more)), q.call(m.name, obj{"sessionId": nobodyID}.with(m.more))
+		t.must(a.kind() == "session-not-found" && b.kind() == "session-not-found", "session-not-found for both", m.name+": "+a.String())
 		t.equal("the message", strings.ReplaceAll(a.err.message, other.id, "ID"), strings.ReplaceAll(b.err.message, nobodyID, "ID"))
 	}
 	q.refused("mux.subscribe", obj{"sessions": list{obj{"sessionId": other.id}}}, "session-not-found")
@@ -212,6 +235,35 @@ func limitCreate(t *T) {
 	t.session(q, echoes, obj{"parentSessionId": root.id})
 }
 
+func limitGrants(t *T) {
+	other, o, g := t.always()
+	s, p := t.asking(1)
+	q := t.limited(p, s)
+	if r := q.respond(p.asked(s), "allowed-always", obj{"grant": obj{"scope": "project"}}); r.kind() != "forbidden" {
+		t.fail("forbidden", "%s", r)
+	}
+	for _, x := range q.ok("grants.list", obj{}).objs("grants") {
+		t.must(x.str("rootSessionId") != other.id, "no grant of another tree", x)
+	}
+	q.refused("grants.revoke", obj{"id": g.str("id")}, "grant-not-found")
+	t.must(slices.ContainsFunc(o.ok("grants.list", obj{}).objs("grants"), func(x obj) bool { return x.str("id") == g.str("id") }), "the grant, still", g)
+	p.allow(p.asked(s), "rejected")
+}
+
+func limitUpward(t *T) {
+	p := t.dial()
+	root := t.session(p, asks(1, 1))
+	child := t.session(p, asks(1, 1), obj{"parentSessionId": root.id})
+	q := t.limited(p, child)
+	p.subscribe(root)
+	q.subscribe(child)
+	q.prompt(child, "go")
+	q.allow(q.card(child), "allowed-always")
+	q.event(child, "turn/end")
+	p.prompt(root, "go")
+	p.allow(p.card(root), "rejected")
+}
+
 func tokenChecks() []Check {
 	return []Check{
 		{ID: "create", Section: "1, 5", Says: "A token that was made connects, with its label and scope.", run: tokenCreate},
@@ -221,6 +273,9 @@ func tokenChecks() []Check {
 		{ID: "revoke-made", Section: "5", Says: "Revoking a token revokes those that it made.", run: tokenRevokeMade},
 		{ID: "expired", Section: "2", Says: "When a token expires its connections are closed with 4001.", run: tokenExpired},
 		{ID: "scope", Section: "1", Says: "A token has one of the four scopes.", run: func(t *T) { t.dial().refused("tokens.create", obj{"label": "x", "scope": "root"}, "-32602") }},
+		{ID: "exceed-time", Section: "5", Says: "A token never exceeds its maker: one that expires makes none that lasts longer.", run: tokenExceedTime},
+		{ID: "revoke-stream", Section: "2, 5", Says: "Revoking a token ends its event streams.", run: tokenRevokeStream},
+		{ID: "revoke-login", Section: "2, 5", Says: "Revoking a token ends the cookies that it was exchanged for.", run: tokenRevokeLogin},
 		{ID: "trees", Section: "1", Says: "A token may be limited to session trees, and says so.", run: tokenTrees},
 		{ID: "exceed", Section: "5", Says: "A token never exceeds its maker: one limited to a tree makes none for another.", run: tokenExceed},
 		{ID: "clients", Section: "5", Says: "clients.list tells who is connected: clientId, label, scopes, since when.", run: tokenClients},
@@ -307,6 +362,37 @@ func tokenExceed(t *T) {
 		t.must(r.err != nil, "a refusal of a token beyond its maker", "a token")
 	}
 	t.token(q, obj{"scope": "observe", "trees": list{root.id}})
+}
+
+func tokenExceedTime(t *T) {
+	p := t.dial()
+	secret, _ := t.token(p, obj{"scope": "admin", "forMs": 600_000})
+	q := t.dialAs(secret)
+	r := q.call("tokens.create", obj{"label": "x", "scope": "observe", "forMs": 1_200_000})
+	t.must(r.err != nil, "a refusal of a token that lasts longer than its maker", "a token")
+	_, id := t.token(q, obj{"scope": "observe"})
+	t.must(isTime(q.tokenInfo(id).str("expiresAt")), "expiresAt, no later than the maker's", q.tokenInfo(id))
+}
+
+func tokenRevokeStream(t *T) {
+	p := t.dial()
+	s := t.session(p, echoes)
+	secret, id := t.token(p, nil)
+	resp := t.open(http.MethodGet, "/v1/events?session="+s.id, "", "Authorization: Bearer "+secret, "Accept: text/event-stream")
+	t.must(resp.StatusCode == http.StatusOK, "HTTP status 200", resp.Status)
+	p.ok("tokens.revoke", obj{"id": id})
+	_, err := io.Copy(io.Discard, resp.Body)
+	t.must(!errors.Is(err, os.ErrDeadlineExceeded), "the end of the stream", fmt.Sprint(err))
+}
+
+func tokenRevokeLogin(t *T) {
+	p := t.dial()
+	secret, id := t.token(p, nil)
+	_, cookie := t.login(secret)
+	own := []string{offer, cookie, "Origin: " + t.origin()}
+	t.status(t.handshake("/v1/ws", own...), 101)
+	p.ok("tokens.revoke", obj{"id": id})
+	t.status(t.handshake("/v1/ws", own...), 401, 429)
 }
 
 func tokenClients(t *T) {
