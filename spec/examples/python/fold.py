@@ -106,6 +106,14 @@ def check(value: Json, schema: Object, where: str = "") -> None:
                 check(member, others, f"{where}.{name}")
 
 
+def known(value: Object, schema: Object) -> Object:
+    """The members of an object that its schema names."""
+    schema = resolve(schema)
+    if "anyOf" in schema:
+        schema = resolve(schema["anyOf"][0])
+    return pick(value, *schema["properties"])
+
+
 def copy(value: Json, schema: Object) -> Json:
     """The value as a view holds it: known members only, empty ones left out unless required."""
     schema = resolve(schema)
@@ -346,7 +354,7 @@ class Fold:
         self.v["seq"] = int(seq)
         if kind in PAYLOADS:
             check(data, PAYLOADS[kind], kind)
-            self._durable(kind, event, data)
+            self._durable(kind, event, known(data, PAYLOADS[kind]))
         return "missed" if before and seq != before + 1 else None
 
     def _durable(self, kind: str, event: Object, data: Object) -> None:
@@ -702,7 +710,8 @@ class Fold:
     def _delta(self, kind: str, turn: str, data: Object) -> None:
         live = self.v.get("live")
         if live is None or (turn and turn != live["turnId"]):
-            if turn and find_row(self.v["turns"], "turnId", turn) is None:
+            is_over = turn != self.v.get("turnId") and find_row(self.v["turns"], "turnId", turn) is not None
+            if turn and not is_over:
                 self.v["gaps"] = True
             return
         start, to, text = data.get("from") or 0, data.get("to") or 0, data.get("text") or ""

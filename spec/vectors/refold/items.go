@@ -165,10 +165,11 @@ func (w *writer) completed(e entry) {
 func (w *writer) message(e entry, kind string) {
 	it := pick(object{"kind": kind}, e.event, "seq", "ts", "turnId", "by")
 	pick(it, e.data, "content", "blocks", "partial")
-	if kind == "assistant" && !w.mutant("usage-of-messages-is-lost") {
-		pick(it, e.data, "usage")
-	} else if len(list(it["content"])) == 0 && e.raw["withheld"] == true && !w.mutant("withheld-is-not-told") {
-		it["withheld"] = true
+	if !w.mutant("usage-of-messages-is-lost") {
+		pick(it, e.data, "usage") // of assistant/message only: reasoning/message knows none
+	}
+	if kind == "reasoning" && len(list(it["content"])) == 0 && !w.mutant("withheld-is-not-told") {
+		pick(it, e.data, "withheld")
 	}
 	at := w.release(e)
 	if at < 0 || w.mutant("messages-go-to-the-end") {

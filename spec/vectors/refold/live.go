@@ -183,7 +183,9 @@ func (h *history) durable(l *live, e entry, s step, i int) {
 // delta takes a live-only event.
 func (h *history) delta(l *live, e entry, i int) {
 	if !l.there || e.turn() != "" && e.turn() != l.turn {
-		if e.turn() != "" && !h.over(e.turn(), i) || e.turn() == "" && h.fold.makes("no-turn-is-a-gap") {
+		_, open := h.turns(i)
+		late := h.over(e.turn(), i) || e.turn() == open && h.fold.makes("deltas-of-the-open-turn-are-no-gap")
+		if e.turn() != "" && !late || e.turn() == "" && h.fold.makes("no-turn-is-a-gap") {
 			l.gaps = true
 		}
 		if !l.there || !h.fold.makes("deltas-of-any-turn") {

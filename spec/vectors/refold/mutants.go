@@ -31,6 +31,7 @@ var mutants = []string{
 	"decisions-go-to-the-first-asked",
 	"decisions-stand-alone",
 	"deltas-of-any-turn",
+	"deltas-of-the-open-turn-are-no-gap",
 	"deltas-with-a-seq-join",
 	"dequeued-prompts-wait-on",
 	"empties-stay",
