@@ -53,6 +53,8 @@ type Options struct {
 	// StallTimeout after how long its turn is cancelled, default 1 h. Time in
 	// which a person is asked does not count.
 	StallNotice, StallTimeout time.Duration
+
+	maxLine int // smaller in tests
 }
 
 func (o Options) withDefaults() Options {
@@ -71,6 +73,9 @@ func (o Options) withDefaults() Options {
 		if *d.at <= 0 {
 			*d.at = d.def
 		}
+	}
+	if o.maxLine == 0 {
+		o.maxLine = maxLine
 	}
 	return o
 }

@@ -58,10 +58,16 @@ func (l *link) thread(id string) *thread {
 // ask asks whether a call may run and hands the answer to the agent.
 func (l *link) ask(ctx context.Context, ts *turnState, th *thread, t *tool, in inbound, options []permissionOption, a agent.Approval) {
 	d, err := ts.Ask(ctx, a)
-	if err != nil {
-		d = agent.Decision{Outcome: frames.Unavailable}
+	switch {
+	case ctx.Err() != nil && !d.Allowed():
+		d = agent.Decision{Outcome: frames.Cancelled, Cause: frames.CauseAbort}
+	case err != nil:
+		d = agent.Decision{Outcome: frames.Unavailable, Cause: frames.CauseAbort}
 	}
 	out := choose(options, d)
+	if !d.Allowed() {
+		ts.rejected.Store(true)
+	}
 	if !l.conn.reply(in.id, permissionAnswer{out}) || d.Allowed() && out.Outcome == "selected" {
 		return
 	}
@@ -70,7 +76,6 @@ func (l *link) ask(ctx context.Context, ts *turnState, th *thread, t *tool, in i
 		if th.turn != ts {
 			return
 		}
-		ts.rejected = true
 		if !t.own && !t.ended {
 			th.refuse(t, refusalCode(d), refusal(d, out))
 		}

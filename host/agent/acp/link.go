@@ -3,10 +3,13 @@ package acp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/muxhost/muxhost/host/agent"
@@ -42,6 +45,8 @@ type link struct {
 	logged chan struct{} // closed when the log was read to its end
 	ended  chan struct{} // closed when nothing of the agent runs any more
 	how    string        // how it ended; set before ended is closed
+	// leaving says that the host ends the agent.
+	leaving atomic.Bool
 
 	// What follows belongs to the lane.
 	main    *thread
@@ -65,7 +70,7 @@ func dial(ctx context.Context, d *driver, s agent.Session) (*link, error) {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	in, out, log := p.pipes()
 	l.lane = newLane(l.opt.Quiet, l.idle)
-	l.conn = newConn(newStream(out, in, l.noise))
+	l.conn = newConn(newStream(out, in, l.opt.maxLine, l.noise))
 	l.wg.Go(func() { l.log.drain(log); close(l.logged) })
 	l.conn.run(l.receive)
 	l.wg.Go(l.watch)
@@ -126,6 +131,21 @@ func (l *link) watch() {
 	after(l.logged, pipeDelay)
 	closeReader(log)
 	<-l.logged
+	if !l.leaving.Load() {
+		l.lane.put(l.crashed)
+	}
+}
+
+// crashed tells of an agent that ended while nobody waited for it.
+func (l *link) crashed() {
+	if l.main == nil || l.main.turn != nil {
+		return // whoever waits says it
+	}
+	text := l.opt.Name + " ended (" + l.how + ") while no turn ran; the next one starts it again"
+	if last := l.log.text(); last != "" {
+		text += "; its log ends:\n" + last
+	}
+	l.s.Background.Failed(text)
 }
 
 // after waits for ch, at most for d.
@@ -171,11 +191,26 @@ func (l *link) because(err error) error {
 	if last := l.log.text(); last != "" {
 		text += "; its log ends:\n" + last
 	}
-	return fmt.Errorf("acp: %s: %w%s", l.opt.Name, err, text)
+	return fmt.Errorf("acp: %s: %w%s%s", l.opt.Name, err, l.login(err), text)
+}
+
+// login is what to do about an error that asks for a login.
+func (l *link) login(err error) string {
+	const authRequired = -32000
+	e, ok := errors.AsType[*callError](err)
+	if !ok || e.code != authRequired || len(l.caps.Auth) == 0 {
+		return ""
+	}
+	var ways []string
+	for _, m := range l.caps.Auth {
+		ways = append(ways, fmt.Sprintf("%s (%s)", m.ID, m.Name))
+	}
+	return "; log in with the agent's own program, or configure how to log in; it offers: " + strings.Join(ways, ", ")
 }
 
 // kill ends the agent at once and frees the link.
 func (l *link) kill() {
+	l.leaving.Store(true)
 	l.peer.kill()
 	l.release()
 }
@@ -183,6 +218,7 @@ func (l *link) kill() {
 // stop ends the agent in order: the end of its input, SIGTERM, SIGKILL. When hurry
 // is closed the rest comes at once.
 func (l *link) stop(hurry <-chan struct{}) {
+	l.leaving.Store(true)
 	l.bye(hurry)
 	l.conn.end(errGone)
 	if !l.exits(l.opt.StopWait, hurry) {
@@ -292,14 +328,24 @@ func (l *link) note(in inbound) {
 func (l *link) update(id string, u update) {
 	th := l.threads[id]
 	switch {
+	case th != nil && th.child != nil && th.child.lost:
+		l.foreign(id, u)
+		if strings.HasPrefix(u.kind, "subagent_") {
+			th.subagent(u)
+		}
 	case th != nil:
 		th.update(u)
 	case l.main == nil:
 		l.hold(func() { l.update(id, u) })
 	case l.defers(func() { l.update(id, u) }):
 	default:
-		l.main.vendor("foreign", marshal(map[string]any{"sessionId": id, "update": u.raw}))
+		l.foreign(id, u)
 	}
+}
+
+// foreign keeps an update of a session that the host does not have.
+func (l *link) foreign(id string, u update) {
+	l.main.vendor("foreign", marshal(map[string]any{"sessionId": id, "update": u.raw}))
 }
 
 // defers keeps f while a subagent's session is being opened: what waits there may say

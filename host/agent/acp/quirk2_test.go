@@ -185,13 +185,14 @@ func TestJunkIsSkippedAndReported(t *testing.T) {
 // Quirk 32: a line may have 32 MiB; one that is longer is skipped and the next read.
 func TestLongLines(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, agenttest.Script{}, driver(t, acp.Options{}, func(f *fake) {
+		if acp.MaxLine != 32<<20 {
+			t.Errorf("a line may have %d bytes; want 32 MiB", acp.MaxLine)
+		}
+		const limit = 1 << 20
+		s := open(t, agenttest.Script{}, driver(t, acp.WithMaxLine(acp.Options{}, limit), func(f *fake) {
 			f.serve(func(m message) {
 				f.update(`{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"n"}],"_meta":{"x":"` + strings.Repeat("m", 600<<10) + `"}}`)
-				for range 33 {
-					_, _ = f.out.Write(bytes.Repeat([]byte("x"), 1<<20))
-				}
-				f.line("")
+				f.line("%s", bytes.Repeat([]byte("x"), limit))
 				f.say("still here")
 				f.end(m, "end_turn")
 			})
@@ -467,4 +468,109 @@ func TestPromptsThatTheAgentCannotTake(t *testing.T) {
 			t.Errorf("Prompt = %v; want that it takes no image", err)
 		}
 	})
+}
+
+// An agent that ends while no turn runs is told of, and the next turn starts it again.
+func TestAnAgentThatEndsByItselfIsToldOf(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, agenttest.Script{}, driver(t, acp.Options{}, func(f *fake) {
+			f.serve(func(m message) {
+				f.end(m, "end_turn")
+				if f.n == 0 {
+					synctest.Wait()
+					_, _ = f.log.Write([]byte("bye"))
+					panicked(f)
+				}
+			})
+		}))
+		prompt(t, s)
+		<-time.After(time.Minute)
+		if got := s.Failures(); len(got) != 1 || !strings.Contains(got[0], "bye") {
+			t.Errorf("told %v; want its end", got)
+		}
+		prompt(t, s)
+	})
+}
+
+// An agent that wants a login says how.
+func TestALoginIsHintedAt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := agenttest.New(agenttest.Script{Cwd: "/work/demo"}, driver(t, acp.Options{AuthMethod: "key"}, func(f *fake) {
+			m, _ := f.until("initialize")
+			f.result(m, `{"protocolVersion":1,"authMethods":[{"id":"key","name":"API key"}]}`)
+			if m, _ = f.until("authenticate"); field(m.Params, "methodId") != "key" {
+				t.Errorf("logged in with %s; want key", m.Params)
+			}
+			f.result(m, `{}`)
+			m, _ = f.until("session/new")
+			f.line(`{"id":%s,"error":{"code":-32000,"message":"Authentication required"}}`, m.ID)
+			f.recv()
+		}))
+		defer h.Close()
+		if _, err := h.Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "key (API key)") {
+			t.Errorf("Open = %v; want how to log in", err)
+		}
+	})
+}
+
+// A fork of the host's session goes on in a fork of the agent's, where that is offered
+// and the source has gone no further; what that replays is dropped.
+func TestAForkIsAForkOfTheAgents(t *testing.T) {
+	for name, c := range map[string]struct{ caps, want string }{
+		"offered":     {`"fork":{}`, "session/fork"},
+		"not offered": {``, "session/new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var opened []string
+				inner := driver(t, acp.Options{}, func(f *fake) {
+					for {
+						m, ok := f.recv()
+						if !ok {
+							return
+						}
+						switch m.Method {
+						case "initialize":
+							f.result(m, `{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{`+c.caps+`}}}`)
+						case "session/new", "session/fork":
+							opened = append(opened, m.Method)
+							f.updateOf(fmt.Sprint("s", f.n), chunk("old"))
+							f.result(m, fmt.Sprintf(`{"sessionId":"s%d"}`, f.n))
+						case "session/prompt":
+							f.end(m, "end_turn")
+						}
+					}
+				})
+				prompt(t, open(t, agenttest.Script{}, inner))
+				fork := open(t, agenttest.Script{}, withForeign{inner, "s0"})
+				prompt(t, fork)
+				if len(opened) != 2 || opened[1] != c.want {
+					t.Errorf("opened with %v; want %s", opened, c.want)
+				}
+				if got := rawOf(fork, "session"); len(got) != 1 || field([]byte(got[0]), "sessionId") != "s1" {
+					t.Errorf("noted %v; want the fork's own session", got)
+				}
+				if n := count[frames.AssistantMessage](fork); c.caps != "" && n != 0 {
+					t.Errorf("%d messages; want the replay dropped", n)
+				}
+			})
+		})
+	}
+}
+
+// withForeign is a driver whose sessions have a log that names another session's.
+type withForeign struct {
+	agent.Driver
+	id string
+}
+
+func (d withForeign) Open(ctx context.Context, s agent.Session) (agent.Agent, error) {
+	s.History = func(_ context.Context, after frames.Seq, _ int) ([]frames.Event, error) {
+		if after > 0 {
+			return nil, nil
+		}
+		data := json.RawMessage(fmt.Sprintf(`{"sessionId":%q,"for":"another"}`, d.id))
+		return []frames.Event{{Seq: 1, Type: "acp.agentclientprotocol.com/session", Data: data}}, nil
+	}
+	return d.Driver.Open(ctx, s)
 }

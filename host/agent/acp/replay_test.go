@@ -379,20 +379,18 @@ func (rec *recording) approve(ctx context.Context, _ *agenttest.Session, a agent
 
 // reply answers questions as the recorded person did.
 func (rec *recording) reply(_ context.Context, _ *agenttest.Session, q []frames.Question) agent.Answers {
-	for _, ask := range rec.all("agent>host", "elicitation/create") {
-		said, _ := rec.answer("host>agent", string(ask.ID))
-		if field(said.Result, "action") != "accept" {
-			return agent.Answers{Outcome: frames.Cancelled, Cause: frames.CauseReply}
-		}
-		out := agent.Answers{Outcome: frames.Answered, Cause: frames.CauseReply}
-		for _, one := range q {
-			if v := field(said.Result, "content", one.ID); v != "" {
-				out.Answers = append(out.Answers, frames.Answer{ID: one.ID, Labels: []string{v}})
-			}
-		}
-		return out
+	ask, _ := rec.find("agent>host", "elicitation/create") // no recording has two
+	said, _ := rec.answer("host>agent", string(ask.ID))
+	if field(said.Result, "action") != "accept" {
+		return agent.Answers{Outcome: frames.Cancelled, Cause: frames.CauseReply}
 	}
-	return agent.Answers{Outcome: frames.Cancelled}
+	out := agent.Answers{Outcome: frames.Answered, Cause: frames.CauseReply}
+	for _, one := range q {
+		if v := field(said.Result, "content", one.ID); v != "" {
+			out.Answers = append(out.Answers, frames.Answer{ID: one.ID, Labels: []string{v}})
+		}
+	}
+	return out
 }
 
 // check compares what was stored with what the recorded agent said.

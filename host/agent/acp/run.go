@@ -201,7 +201,7 @@ func (r *run) result(p prompted) agent.Result {
 		res.Reason = frames.TurnRefused
 	case "cancelled":
 		res.Reason, res.Message = frames.TurnCancelled, "the agent ended its turn as cancelled"
-		if r.ts.rejected { // some agents call it so when a call was not allowed
+		if r.ts.rejected.Load() { // some agents call it so when a call was not allowed
 			res.Reason, res.Message = frames.TurnCompleted, "the agent ended its turn after a rejection"
 		}
 	default:

@@ -39,10 +39,12 @@ type inbound struct {
 // errors and ids may have any form. jsonrpc2 sees the answers to our calls and, of
 // the agent's messages, the method only: their bytes are in current.
 type stream struct {
-	r    *bufio.Reader
-	w    io.WriteCloser
-	junk func(line []byte, why string) // called by the reader
-	out  chan []byte                   // never closed
+	r *bufio.Reader
+	w io.WriteCloser
+	// limit is the longest line in bytes.
+	limit int
+	junk  func(line []byte, why string) // called by the reader
+	out   chan []byte                   // never closed
 
 	// current is the agent's message that is being handled. Only the goroutine
 	// that reads touches it.
@@ -59,9 +61,9 @@ type stream struct {
 
 var _ jsonrpc2.ObjectStream = (*stream)(nil)
 
-func newStream(r io.Reader, w io.WriteCloser, junk func([]byte, string)) *stream {
+func newStream(r io.Reader, w io.WriteCloser, limit int, junk func([]byte, string)) *stream {
 	s := &stream{
-		r: bufio.NewReaderSize(r, 64<<10), w: w, junk: junk,
+		r: bufio.NewReaderSize(r, 64<<10), w: w, limit: limit, junk: junk,
 		out: make(chan []byte, maxOut), quit: make(chan struct{}), read: make(chan struct{}),
 	}
 	s.heard.Store(time.Now().UnixNano())
@@ -188,8 +190,8 @@ func (s *stream) line() ([]byte, error) {
 	skipping := false
 	for {
 		part, err := s.r.ReadSlice('\n')
-		if !skipping && len(line)+len(part) > maxLine {
-			s.junk(line, fmt.Sprintf("a line of more than %d bytes", maxLine))
+		if !skipping && len(line)+len(part) > s.limit {
+			s.junk(line, fmt.Sprintf("a line of more than %d bytes", s.limit))
 			line, skipping = nil, true
 		}
 		if !skipping {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -52,11 +53,12 @@ type turnState struct {
 	cancel context.CancelCauseFunc
 	asks   sync.WaitGroup // added to by the lane, while the thread has the turn
 
+	// rejected says that something was not allowed.
+	rejected atomic.Bool
+
 	// What follows belongs to the lane.
-	block    *block
-	kids     []agent.Child
-	rejected bool
-	usage    *frames.Usage
+	block *block
+	kids  []agent.Child
 }
 
 // block is the text that is being said.
