@@ -31,7 +31,7 @@ func uploadError(err error) error {
 	case errors.Is(err, blob.ErrNoUpload):
 		return rpc.Errorf(rpc.KindBlobNotFound, "there is no such upload of this token; it is dropped after %v without a chunk, so begin anew without upload", blob.UploadIdle)
 	case errors.Is(err, blob.ErrTooMany):
-		return rpc.Errorf(rpc.KindRateLimited, "this token has %d unfinished uploads, which is the most; finish one, or wait until one was idle for %v", blob.MaxUploads, blob.UploadIdle)
+		return rpc.Errorf(rpc.KindRateLimited, "this token has %d unfinished uploads, which is the most; finish one, or wait until one was idle for %v", blob.MaxUploads, blob.UploadYield)
 	case errors.Is(err, blob.ErrUploadSize):
 		return rpc.Errorf(rpc.KindTooLarge, "an upload holds at most %d bytes, a chunk %d", blob.MaxUpload, blob.MaxChunk)
 	}

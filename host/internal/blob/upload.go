@@ -27,6 +27,9 @@ const (
 	MaxUploads = 4
 	// UploadIdle is how long an upload is kept without a new chunk.
 	UploadIdle = 10 * time.Minute
+	// UploadYield is how long an upload has to have been idle to make room for a
+	// new one of its owner, whose answers may have been lost.
+	UploadYield = time.Minute
 )
 
 // maxFinished bounds the finished uploads of one owner that are remembered, so
@@ -142,9 +145,12 @@ func (u *Uploads) Write(ctx context.Context, owner, id string, offset int64, dat
 	if len(data) > MaxChunk || offset > MaxUpload-int64(len(data)) {
 		return Progress{}, ErrUploadSize
 	}
-	up, err := u.find(owner, id)
+	up, old, err := u.find(owner, id)
 	if err != nil {
 		return Progress{}, err
+	}
+	if old != nil {
+		u.end(old)
 	}
 	select {
 	case up.busy <- struct{}{}:
@@ -171,40 +177,64 @@ func (u *Uploads) drop(up *upload) {
 	delete(u.all, up.id)
 }
 
-// find returns an upload of owner's, a new one for an empty id.
-func (u *Uploads) find(owner, id string) (*upload, error) {
+// end drops an upload that nobody finds any more.
+func (u *Uploads) end(up *upload) {
+	up.busy <- struct{}{} // not for long: a chunk is a few writes to the disk
+	u.drop(up)
+	<-up.busy
+}
+
+// find returns an upload of owner's, a new one for an empty id; old is one that
+// made room for it, to be ended.
+func (u *Uploads) find(owner, id string) (up, old *upload, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := time.Now()
 	if id != "" {
 		up := u.all[id]
 		if up == nil || up.owner != owner {
-			return nil, ErrNoUpload
+			return nil, nil, ErrNoUpload
 		}
 		up.used = now
-		return up, nil
+		return up, nil, nil
 	}
 	select {
 	case <-u.stop:
-		return nil, ErrNoUpload
+		return nil, nil, ErrNoUpload
 	default:
 	}
-	open := 0
-	for _, o := range u.all {
-		if o.owner == owner && o.blob == "" {
-			open++
-		}
+	if old, err = u.roomLocked(owner, now); err != nil {
+		return nil, nil, err
 	}
-	if open >= MaxUploads {
-		return nil, fmt.Errorf("%w: %d, at most %d at a time; finish one, or wait %v", ErrTooMany, open, MaxUploads, UploadIdle)
-	}
-	up := &upload{id: rand.Text(), owner: owner, used: now, busy: make(chan struct{}, 1), sum: sha256.New()}
+	up = &upload{id: rand.Text(), owner: owner, used: now, busy: make(chan struct{}, 1), sum: sha256.New()}
 	u.all[up.id] = up
 	select {
 	case u.wake <- struct{}{}:
 	default:
 	}
-	return up, nil
+	return up, old, nil
+}
+
+// roomLocked makes room for one more upload of owner's: where there is none, the
+// one that has been idle longest is forgotten and returned, if that is long.
+func (u *Uploads) roomLocked(owner string, now time.Time) (old *upload, err error) {
+	open := 0
+	for _, o := range u.all {
+		if o.owner == owner && o.blob == "" {
+			open++
+			if old == nil || o.used.Before(old.used) {
+				old = o
+			}
+		}
+	}
+	switch {
+	case open < MaxUploads:
+		return nil, nil
+	case now.Sub(old.used) < UploadYield:
+		return nil, fmt.Errorf("%w: %d, at most %d at a time; finish one, or wait until one was idle for %v", ErrTooMany, open, MaxUploads, UploadYield)
+	}
+	delete(u.all, old.id)
+	return old, nil
 }
 
 // write is [Uploads.Write] for whoever holds up.busy.
@@ -318,17 +348,20 @@ func (u *Uploads) nextIdle() (at time.Time, some bool) {
 
 // sweep drops what has been idle for too long; all, with the zero time.
 func (u *Uploads) sweep(now time.Time) {
+	for _, up := range u.takeIdle(now) {
+		u.end(up)
+	}
+}
+
+// takeIdle forgets what has been idle for too long, and returns it.
+func (u *Uploads) takeIdle(now time.Time) (idle []*upload) {
 	u.mu.Lock()
-	var idle []*upload
-	for _, up := range u.all {
+	defer u.mu.Unlock()
+	for id, up := range u.all {
 		if now.IsZero() || !now.Before(up.used.Add(UploadIdle)) {
 			idle = append(idle, up)
+			delete(u.all, id)
 		}
 	}
-	u.mu.Unlock()
-	for _, up := range idle {
-		up.busy <- struct{}{} // not for long: a chunk is a few writes to the disk
-		u.drop(up)
-		<-up.busy
-	}
+	return idle
 }

@@ -222,6 +222,42 @@ func TestIdleUploadsAreDropped(t *testing.T) {
 	})
 }
 
+// A new upload takes the place of the one that was idle longest, once that is a
+// minute: what a client began whose answers were lost does not lock it out.
+func TestForgottenUploadsMakeRoom(t *testing.T) {
+	both(t, 0, func(t *testing.T, s store) {
+		synctest.Test(t, func(t *testing.T) {
+			u := blob.NewUploads(s.(blob.Drafts))
+			defer u.Close()
+			var ids []string
+			begin := func() error {
+				p, err := u.Write(t.Context(), "me", "", 0, []byte("x"), "")
+				ids = append(ids, p.Upload)
+				return err
+			}
+			for range blob.MaxUploads {
+				if err := begin(); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(time.Second)
+			}
+			<-time.After(blob.UploadYield - blob.MaxUploads*time.Second - time.Nanosecond)
+			if err := begin(); !errors.Is(err, blob.ErrTooMany) {
+				t.Errorf("before the oldest was idle for a minute: %v, want ErrTooMany", err)
+			}
+			<-time.After(time.Nanosecond)
+			if err := begin(); err != nil || s.Used() != blob.MaxUploads {
+				t.Errorf("after a minute: %v, %d bytes in use, want %d", err, s.Used(), blob.MaxUploads)
+			}
+			for i, gone := range []bool{true, false} {
+				if _, err := u.Write(t.Context(), "me", ids[i], 1, []byte("y"), ""); errors.Is(err, blob.ErrNoUpload) != gone {
+					t.Errorf("upload %d: %v, gone should be %v", i, err, gone)
+				}
+			}
+		})
+	})
+}
+
 // What a crash leaves of uploads is gone at the next start.
 func TestUnfinishedUploadsAreGoneAtTheNextStart(t *testing.T) {
 	dir := t.TempDir()
