@@ -68,7 +68,7 @@ func (c *conversation) sync(ctx context.Context) error {
 // heard keeps what local messages are compared with.
 func (c *conversation) heard(e frames.Event) {
 	switch e.Type {
-	case frames.UserMessageEvent, frames.SteeringMessageEvent, frames.ContextMessageEvent, frames.ModelStartEvent:
+	case frames.SteeringMessageEvent, frames.ContextMessageEvent, frames.ModelStartEvent:
 	default:
 		return
 	}
@@ -77,8 +77,6 @@ func (c *conversation) heard(e frames.Event) {
 		return
 	}
 	switch p := p.(type) {
-	case *frames.UserMessage:
-		c.known(p.PromptID)
 	case *frames.SteeringMessage:
 		c.known(p.PromptID)
 	case *frames.ContextMessage:

@@ -156,6 +156,11 @@ func TestHostTellsEverythingOnce(t *testing.T) {
 		if got := roles(seen[len(seen)-1]); got != want {
 			t.Errorf("the model saw\n%s; want\n%s", got, want)
 		}
+		for _, said := range []string{"by the way", "go", "left", "list it", "after"} {
+			if n := strings.Count("\n"+userText(seen[len(seen)-1])+"\n", "\n"+said+"\n"); n != 1 {
+				t.Errorf("the model saw %q %d times", said, n)
+			}
+		}
 		if got := seen[0].Messages[1].text(); got != "by the way\n\ngo" {
 			t.Errorf("the first prompt was %q", got)
 		}
@@ -163,6 +168,17 @@ func TestHostTellsEverythingOnce(t *testing.T) {
 			t.Errorf("after the steer the model saw %s", got)
 		}
 	})
+}
+
+// userText is all that the user said.
+func userText(q seen) string {
+	var all []string
+	for _, m := range q.Messages {
+		if m.Role == "user" {
+			all = append(all, m.text())
+		}
+	}
+	return strings.Join(all, "\n\n")
 }
 
 // A host that stops in the middle of an answer keeps what had come, and the model

@@ -173,6 +173,18 @@ func TestSlowAnswerIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A session that is behind is no silent server.
+func TestSlowSessionIsNoSilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &stub{}
+		srv.push(step{Text: "one two three"})
+		_, s := open(t, options(t, srv), agenttest.Script{Streamed: func(*agenttest.Session) { time.Sleep(10 * time.Minute) }})
+		if prompt(t, s, "hi"); said(s) != "one two three" {
+			t.Errorf("said %q", said(s))
+		}
+	})
+}
+
 // A cancelled turn does not wait for its next try.
 func TestCancelEndsAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
