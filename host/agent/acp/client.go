@@ -138,7 +138,7 @@ func (c *client) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agen
 		c.preface = ""
 	}
 	if c.past.read(context.WithoutCancel(ctx), c.session) == nil {
-		c.d.setTurns(c.past.id, c.past.turns)
+		c.d.setTurns(c.past.id, c.past.began)
 	}
 	if !l.alive() {
 		c.drop()

@@ -38,8 +38,10 @@ type past struct {
 	seq   frames.Seq // up to which the log was read
 	id    string     // the agent's session, "" if there is none
 	owner frames.SessionID
-	turns int
-	told  string // the end of the conversation as text
+	began int    // turns, with one that runs
+	ended int    // turns
+	told  string // the end of the conversation as text, up to the last turn that ended
+	fresh string // what was said in a turn that runs
 }
 
 // read reads the log from where it was read before.
@@ -56,7 +58,7 @@ func (p *past) read(ctx context.Context, s agent.Session) error {
 			p.seq = e.Seq
 			p.take(e)
 		}
-		if len(events) < historyPage {
+		if len(events) == 0 { // a page may hold fewer than were asked for
 			return nil
 		}
 	}
@@ -70,7 +72,10 @@ func (p *past) take(e frames.Event) {
 			p.id, p.owner = n.SessionID, n.For
 		}
 	case frames.TurnStartEvent:
-		p.turns++
+		p.began++
+	case frames.TurnEndEvent:
+		p.ended++
+		p.told, p.fresh = frames.Tail(p.told+p.fresh, maxPreface), ""
 	case frames.UserMessageEvent, frames.AssistantMessageEvent:
 		var m struct {
 			Content []frames.ContentBlock `json:"content"`
@@ -85,8 +90,11 @@ func (p *past) take(e frames.Event) {
 		}
 		for _, b := range m.Content {
 			if b.Type == "text" && b.Text != "" {
-				p.told = frames.Tail(p.told+who+": "+b.Text+"\n\n", maxPreface)
+				p.fresh = frames.Tail(p.fresh+who+": "+b.Text+"\n\n", maxPreface)
 			}
+		}
+		if e.TurnID == "" {
+			p.told, p.fresh = frames.Tail(p.told+p.fresh, maxPreface), ""
 		}
 	}
 }
@@ -100,7 +108,7 @@ func (c *client) enter(ctx context.Context, l *link) error {
 	switch {
 	case c.past.id == "":
 	case c.past.owner != c.session.ID:
-		if l.caps.can("fork") && c.d.hadTurns(c.past.id, c.past.turns) {
+		if l.caps.can("fork") && c.d.hadTurns(c.past.id, c.past.ended) {
 			o, err = l.open(ctx, "session/fork", c.past.id)
 			if err == nil && o.ID == "" {
 				err = errors.New("the agent's answer names no session")
