@@ -48,7 +48,8 @@ type Result struct {
 // Query asks one question in a session of its own and blocks until its turn has
 // ended. It connects, and comes back when the connection breaks. The session stays
 // on the host. The error is that of [Dial], of a call, of ctx, or a *[TurnError];
-// the result holds what is known. When ctx ends the turn is cancelled.
+// the result holds what is known. Whatever ends the query before its turn has
+// ended cancels that.
 func Query(ctx context.Context, o Options, q Question) (Result, error) {
 	c, err := Dial(ctx, o)
 	if err != nil {
@@ -65,7 +66,7 @@ func Query(ctx context.Context, o Options, q Question) (Result, error) {
 	if err == nil {
 		_, err = s.Wait(ctx, turn, func(f frames.Frame) error { return q.see(ctx, c, f) })
 	}
-	if ctx.Err() != nil {
+	if _, over := errors.AsType[*TurnError](err); err != nil && !over {
 		c.abandon(ctx, s.ID)
 	}
 	return resultOf(s, turn), err
@@ -74,8 +75,8 @@ func Query(ctx context.Context, o Options, q Question) (Result, error) {
 // abandonTime bounds the cancelling of a turn that nobody waits for.
 const abandonTime = 5 * time.Second
 
-// abandon cancels what runs in a session once ctx has ended. A host that is away
-// ends it by its own rules.
+// abandon cancels what runs in a session, also once ctx has ended. A host that is
+// away ends it by its own rules.
 func (c *Client) abandon(ctx context.Context, sid frames.SessionID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
