@@ -22,8 +22,12 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return t.UTC().AppendFormat(append(make([]byte, 0, len(timeLayout)+2), '"'), timeLayout+`"`), nil
 }
 
-// UnmarshalJSON reads any RFC 3339 time.
+// UnmarshalJSON reads any RFC 3339 time; null is the zero time.
 func (t *Time) UnmarshalJSON(b []byte) error {
+	if isNull(b) {
+		*t = Time{}
+		return nil
+	}
 	if len(b) < 2 || b[0] != '"' {
 		return fmt.Errorf("time: want an RFC 3339 string, got %s", b)
 	}

@@ -171,7 +171,7 @@ func (v *View) joinTurn(e Event) {
 func (v *View) endTurn(e Event, p *TurnEnd) {
 	v.joinTurn(e)
 	if v.TurnID == "" || e.TurnID != "" && e.TurnID != v.TurnID {
-		if v.live != nil && v.live.id == e.TurnID { // its start was not seen
+		if v.live != nil && e.TurnID != "" && e.TurnID == v.live.id { // its start was not seen
 			v.live = nil
 			if v.TurnID != "" {
 				v.live = v.freshLive(v.TurnID)

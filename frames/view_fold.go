@@ -39,7 +39,7 @@ func (v *View) closeBlocks(e Event, blocks []int) {
 			v.closed[n] = struct{}{}
 		}
 	}
-	if v.live != nil && e.TurnID == v.live.id {
+	if v.live != nil && e.TurnID != "" && e.TurnID == v.live.id {
 		v.live.close(blocks)
 	}
 }

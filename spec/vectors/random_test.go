@@ -3,6 +3,7 @@ package vectors_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -168,6 +169,40 @@ func (d *dice) payload() (string, map[string]any) {
 	return typ, data
 }
 
+// spoil replaces something below v by a value of whatever type, and returns v.
+func (d *dice) spoil(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(name string) bool { return name == "sessionId" })
+		if len(names) > 0 && !d.chance(10) {
+			name := names[d.IntN(len(names))]
+			v[name] = d.spoil(v[name])
+			return v
+		}
+	case []any:
+		if len(v) > 0 && !d.chance(20) {
+			i := d.IntN(len(v))
+			v[i] = d.spoil(v[i])
+			return v
+		}
+	}
+	all := []any{nil, "x", "", 1, 1.5, true, []any{}, []any{nil}, map[string]any{}, d.time(1)}
+	return all[d.IntN(len(all))]
+}
+
+// spoiled makes a frame that may be malformed.
+func (d *dice) spoiled(t *testing.T) map[string]any {
+	fr := d.frame()
+	var params map[string]any
+	if err := json.Unmarshal(mustJSON(t, fr["params"]), &params); err != nil {
+		t.Fatal(err)
+	}
+	if made, ok := d.spoil(params).(map[string]any); ok {
+		fr["params"] = made
+	}
+	return fr
+}
+
 // disagree folds frames twice and says where the outcomes differ.
 func disagree(t *testing.T, f *refold.Fold, all []json.RawMessage) string {
 	t.Helper()
@@ -191,10 +226,11 @@ func shrink(t *testing.T, f *refold.Fold, all []json.RawMessage) []json.RawMessa
 	return all
 }
 
-// Two folds agree on whatever comes, also on what no host would send.
+// Two folds agree on whatever comes, also on what no host would send: every second
+// round has frames that are malformed.
 func TestFoldsAgreeAtRandom(t *testing.T) {
 	f := &refold.Fold{Schemas: schemas(t)}
-	rounds := 500
+	rounds := 600
 	if testing.Short() {
 		rounds = 100
 	}
@@ -202,6 +238,10 @@ func TestFoldsAgreeAtRandom(t *testing.T) {
 		d := &dice{Rand: rand.New(rand.NewPCG(uint64(seed), 7))}
 		var all []json.RawMessage
 		for range 4 + d.IntN(30) {
+			if seed%2 == 1 && d.chance(15) {
+				all = append(all, mustJSON(t, d.spoiled(t)))
+				continue
+			}
 			all = append(all, mustJSON(t, d.frame()))
 		}
 		if disagree(t, f, all) == "" {

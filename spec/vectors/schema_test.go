@@ -47,7 +47,7 @@ func (p *published) compile(t *testing.T, name string) *jsonschema.Schema {
 
 // outside are vectors that show on purpose what no host sends, beside those with a
 // frame that is refused.
-var outside = []string{"base-that-is-null", "nulls-are-absent", "approval-unknown-outcome", "turn-reason-of-a-later-version", "vendor-live-events", "content-of-an-unknown-kind", "delta-with-a-seq", "nulls-in-lists"}
+var outside = []string{"base-that-is-null", "nulls-are-absent", "approval-unknown-outcome", "turn-reason-of-a-later-version", "vendor-live-events", "content-of-an-unknown-kind", "delta-with-a-seq", "nulls-in-lists", "nulls-for-times", "nulls-in-a-snapshot"}
 
 // The frames of every vector, the events in them and the views are what the
 // published schemas describe.

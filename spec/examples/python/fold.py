@@ -757,9 +757,9 @@ class Fold:
         if first or self.v.get("live", {}).get("turnId") != named:
             self._fresh(named)
         for piece in part.get("blocks") or []:
-            self._block_piece(self.v["live"], piece)
+            self._block_piece(self.v["live"], piece or {})
         for piece in part.get("tools") or []:
-            self._tool_piece(self.v["live"], piece)
+            self._tool_piece(self.v["live"], piece or {})
 
     def _block_piece(self, live: Object, piece: Object) -> None:
         number = piece.get("block") or 0

@@ -35,7 +35,7 @@ export function retract(v: SessionView, e: Envelope, blocks: readonly number[]):
 /** Makes later deltas for the blocks void. */
 function closeBlocks(v: SessionView, e: Envelope, blocks: readonly number[]): void {
   if (v.turnId !== "" && e.turnId === v.turnId) for (const n of blocks) v.index.closed.add(n);
-  if (v.index.live?.id === e.turnId) v.index.live.close(blocks);
+  if (e.turnId !== "" && v.index.live?.id === e.turnId) v.index.live.close(blocks);
 }
 
 /** Takes the blocks from the messages of the open turn that hold them, and returns the place of the first message that was left empty. */

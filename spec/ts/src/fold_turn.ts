@@ -26,7 +26,7 @@ export function endTurn(v: SessionView, e: Envelope, p: TurnEnd): void {
   joinTurn(v, e);
   const last = v.turns.at(-1);
   if (!last || v.turnId === "" || (e.turnId !== "" && e.turnId !== v.turnId)) {
-    if (v.index.live?.id === e.turnId) {
+    if (e.turnId !== "" && v.index.live?.id === e.turnId) {
       v.index.live = undefined; // its start was not seen
       if (v.turnId !== "") v.index.live = freshLive(v, v.turnId);
       settle(v);

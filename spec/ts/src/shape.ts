@@ -62,7 +62,7 @@ function make(word: string): Reader {
     case "uint":
       return { read: (v, path) => (v === null ? 0 : integer(v, word, path)), zero: () => 0, empty: (v) => v === 0 };
     case "time":
-      return { read: readTime, zero: () => zeroTime, empty: (v) => v === zeroTime };
+      return { read: (v, path) => (v === null ? zeroTime : readTime(v, path)), zero: () => zeroTime, empty: (v) => v === zeroTime };
     case "raw":
       return { read: (v) => v, zero: () => undefined, empty: (v) => v === undefined };
   }

@@ -9,13 +9,13 @@ func (h *history) items(n int) []any {
 		w.at, w.open = i, steps[i].before
 		if steps[i].opens {
 			if w.open != "" || !w.mutant("a-start-stops-only-its-predecessor") {
-				w.stop("")
+				w.stopAll()
 			}
 			w.open = e.turn()
 		}
 		w.entry(e)
 		if steps[i].ends {
-			w.stop("")
+			w.stopAll()
 		}
 	}
 	return w.all
@@ -108,13 +108,22 @@ func (w *writer) last(ok func(it object) bool) object {
 	return nil
 }
 
-// stop ends what runs of a call, "" for all.
-func (w *writer) stop(call string) {
-	if call == "" && w.mutant("turn-end-leaves-tools-running") {
+// stopAll ends all that runs.
+func (w *writer) stopAll() {
+	if w.mutant("turn-end-leaves-tools-running") {
 		return
 	}
 	for _, it := range w.all {
-		if card := obj(obj(it)["tool"]); card != nil && (call == "" || card["callId"] == call) {
+		if card := obj(obj(it)["tool"]); card != nil {
+			delete(card, "running")
+		}
+	}
+}
+
+// stop ends what runs of a call.
+func (w *writer) stop(call string) {
+	for _, it := range w.all {
+		if card := obj(obj(it)["tool"]); card != nil && str(card["callId"]) == call {
 			delete(card, "running")
 		}
 	}

@@ -86,7 +86,7 @@ func (h *history) open(l *live, e entry, s step, i int) {
 	if s.before == e.turn() {
 		l.there = false
 	}
-	for _, call := range h.running(i, "") {
+	for _, call := range h.running(i, "", true) {
 		l.end(call)
 	}
 	switch {
@@ -97,14 +97,14 @@ func (h *history) open(l *live, e entry, s step, i int) {
 	}
 }
 
-// running names the calls that run after n entries, of a turn or of none; of all
-// turns for "".
-func (h *history) running(n int, turn string) []string {
+// running names the calls that run after n entries, of a turn or of none, or of
+// all turns.
+func (h *history) running(n int, turn string, all bool) []string {
 	var calls []string
 	for _, it := range h.items(n) {
 		it := obj(it)
 		card := obj(it["tool"])
-		if card["running"] == true && (turn == "" || str(it["turnId"]) == "" || it["turnId"] == turn) {
+		if card["running"] == true && (all || str(it["turnId"]) == "" || it["turnId"] == turn) {
 			calls = append(calls, str(card["callId"]))
 		}
 	}
@@ -116,14 +116,14 @@ func (h *history) fresh(l *live, turn string, n int, begins bool) {
 	if !l.there || l.turn != turn {
 		l.closed = map[float64]bool{}
 	}
-	if _, open := h.turns(n); open == turn {
+	if _, open := h.turns(n); open == turn && open != "" {
 		maps.Copy(l.closed, h.closedIn(turn, n))
 	}
 	l.there, l.turn, l.blocks, l.tools = true, turn, map[float64]*text{}, nil
 	if begins || h.fold.makes("snapshots-forget-running-tools") {
 		return
 	}
-	for _, call := range h.running(n, turn) {
+	for _, call := range h.running(n, turn, false) {
 		l.tools = append(l.tools, &text{call: call})
 	}
 }
@@ -152,7 +152,7 @@ func (h *history) durable(l *live, e entry, s step, i int) {
 	switch {
 	case s.ends:
 		l.there = l.there && h.fold.makes("turn-end-leaves-live")
-	case e.typ() == "turn/end" && l.there && e.turn() == l.turn:
+	case e.typ() == "turn/end" && l.there && e.turn() != "" && e.turn() == l.turn:
 		l.there = false
 		if _, open := h.turns(i); open != "" && !h.fold.makes("an-end-leaves-nothing-live") {
 			h.fresh(l, open, i, false)
@@ -161,7 +161,7 @@ func (h *history) durable(l *live, e entry, s step, i int) {
 	if !l.there {
 		return
 	}
-	if e.turn() == l.turn {
+	if e.turn() != "" && e.turn() == l.turn {
 		for _, b := range e.closes() {
 			l.closed[num(b)] = true
 			if !h.fold.makes("messages-leave-live") {

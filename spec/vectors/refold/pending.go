@@ -13,7 +13,7 @@ func (h *history) pending() []any {
 		ids[str(obj(row)["id"])] = true
 	}
 	for _, e := range h.entries {
-		if id := requestOf(e); id != "" {
+		if id, ok := requestOf(e); ok {
 			ids[id] = true
 		}
 	}
@@ -27,14 +27,14 @@ func (h *history) pending() []any {
 }
 
 // requestOf names the request that an entry asks or requests.
-func requestOf(e entry) string {
+func requestOf(e entry) (id string, ok bool) {
 	switch {
 	case strings.HasSuffix(e.typ(), "/asked"):
-		return str(e.data["id"])
+		return str(e.data["id"]), true
 	case strings.HasSuffix(e.method, "/requested"):
-		return str(e.params["id"])
+		return str(e.params["id"]), true
 	}
-	return ""
+	return "", false
 }
 
 // request is the row of one id, nil where it does not wait.
@@ -47,8 +47,8 @@ func (h *history) request(id string) object {
 		}
 	}
 	for _, e := range h.entries {
-		named := e.data["id"] == id
-		shown := e.params["id"] == id
+		named := str(e.data["id"]) == id
+		shown := str(e.params["id"]) == id
 		switch typ := e.typ(); {
 		case named && strings.HasSuffix(typ, "/asked"):
 			asked = askedRow(e)
@@ -146,7 +146,7 @@ func (h *history) settles(e entry, i int) bool {
 	switch typ := e.typ(); {
 	case typ == "turn/end":
 		l := h.live(i)
-		return l.there && l.turn == e.turn()
+		return l.there && e.turn() != "" && l.turn == e.turn()
 	case strings.HasPrefix(typ, "approval/"), strings.HasPrefix(typ, "question/"):
 		return true
 	}

@@ -110,6 +110,7 @@ func (h *history) view() object {
 	v["partialBase"] = h.partial()
 	c := h.fold.copier()
 	c.nullIsBad = false // what this program leaves out
+	c.anyTime = true    // and what it made of a time that is not there
 	return c.finish(v)
 }
 
