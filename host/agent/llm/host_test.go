@@ -156,9 +156,11 @@ func TestHostTellsEverythingOnce(t *testing.T) {
 		if got := roles(seen[len(seen)-1]); got != want {
 			t.Errorf("the model saw\n%s; want\n%s", got, want)
 		}
-		for _, said := range []string{"by the way", "go", "left", "list it", "after"} {
-			if n := strings.Count("\n"+userText(seen[len(seen)-1])+"\n", "\n"+said+"\n"); n != 1 {
-				t.Errorf("the model saw %q %d times", said, n)
+		for _, q := range seen[len(seen)-2:] { // before and after the restart
+			for _, said := range []string{"by the way", "go", "left", "list it"} {
+				if n := strings.Count("\n"+userText(q)+"\n", "\n"+said+"\n"); n != 1 {
+					t.Errorf("the model saw %q %d times", said, n)
+				}
 			}
 		}
 		if got := seen[0].Messages[1].text(); got != "by the way\n\ngo" {

@@ -16,6 +16,7 @@ func TestEventsOfAStream(t *testing.T) {
 		"":                                      nil,
 		"data: a\n\ndata: b\n\n":                {"a", "b"},
 		"data: a\r\n\r\ndata: b\r\n\r\n":        {"a", "b"},
+		"data: a\r\ndata: b\r\n\r\n":            {"a\nb"},
 		"data: a\r\rdata: b\r\r":                {"a", "b"},
 		"data:a\ndata: b\ndata\n\n":             {"a\nb\n"},
 		": hello\nevent: x\nid: 1\ndata: a\n\n": {"a"},
