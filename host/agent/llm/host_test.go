@@ -140,7 +140,7 @@ func TestHostTellsEverythingOnce(t *testing.T) {
 		r.prompt(id, frames.ModeQueue, "go")
 		time.Sleep(time.Second) // virtual
 		r.prompt(id, frames.ModeSteer, "left")
-		time.Sleep(10 * time.Minute)
+		time.Sleep(4 * time.Minute) // less than makes it cold
 		srv.push(step{Tools: tool("list", "{}")}, step{Text: "listed"})
 		r.prompt(id, frames.ModeQueue, "list it")
 		time.Sleep(time.Minute)
