@@ -69,6 +69,39 @@ func TestForkOverTheWire(t *testing.T) {
 	}
 }
 
+// A requestId that was used is refused for anything else: the session it made may
+// have another policy than the one that is asked for now.
+func TestRequestIDsAreForOneRequest(t *testing.T) {
+	r := start(t, nil)
+	p := r.dial(canary)
+	src, ends := r.told(p, nil)
+	other, _ := r.told(p, nil)
+	calls := []struct{ method, params string }{
+		{"session.create", fmt.Sprintf(`{"cwd":%q,"requestId":"r"}`, r.cwd)},
+		{"session.create", fmt.Sprintf(`{"cwd":%q,"requestId":"r","policy":{"mode":"deny"}}`, r.cwd)},
+		{"session.create", fmt.Sprintf(`{"cwd":%q,"requestId":"r","config":{"a":1}}`, r.cwd)},
+		{"session.fork", fmt.Sprintf(`{"sessionId":%q,"requestId":"r"}`, src.SessionID)},
+		{"session.fork", fmt.Sprintf(`{"sessionId":%q,"requestId":"r","at":%d}`, src.SessionID, ends[0])},
+		{"session.fork", fmt.Sprintf(`{"sessionId":%q,"requestId":"r"}`, other.SessionID)},
+	}
+	for i, first := range calls {
+		for j, again := range calls {
+			id := func(params string) json.RawMessage {
+				return json.RawMessage(strings.Replace(params, `"requestId":"r"`, fmt.Sprintf(`"requestId":"%d-%d"`, i, j), 1))
+			}
+			want := "request-id-conflict"
+			if i == j {
+				want = "ok"
+			}
+			made := p.call(first.method, id(first.params))
+			got := p.call(again.method, id(again.params))
+			if kindOf(made) != "ok" || kindOf(got) != want || i == j && !bytes.Equal(made.Result, got.Result) {
+				t.Errorf("%s %s, then %s %s: %s, want %s", first.method, first.params, again.method, again.params, kindOf(got), want)
+			}
+		}
+	}
+}
+
 // The same request returns the same fork; a point that ends no turn is refused with
 // the nearest that do.
 func TestForkRefusals(t *testing.T) {
@@ -78,7 +111,7 @@ func TestForkRefusals(t *testing.T) {
 	fork := func(more string) message {
 		return p.call("session.fork", fmt.Sprintf(`{"sessionId":%q%s}`, src.SessionID, more))
 	}
-	first, again := fork(`,"requestId":"r"`), fork(`,"requestId":"r","at":1`)
+	first, again := fork(`,"requestId":"r"`), fork(`,"requestId":"r"`)
 	if kindOf(first) != "ok" || !bytes.Equal(first.Result, again.Result) {
 		t.Errorf("the same request: %s and %s", first.Result, again.Result)
 	}

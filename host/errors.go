@@ -97,6 +97,7 @@ func translateSession(err error) error {
 		{session.ErrDraining, rpc.KindDraining, "the host is going down; come back when it is up"},
 		{session.ErrQueueFull, rpc.KindQueueFull, "too many prompts wait in this session; wait for a turn to end, or cancel some"},
 		{pending.ErrFull, rpc.KindQueueFull, "too many requests are open; answer or cancel some"},
+		{session.ErrRequestConflict, rpc.KindRequestIDConflict, "this requestId was used for another session; take a new id, or ask for the same again"},
 		{session.ErrPromptConflict, rpc.KindRequestIDConflict, "this promptId was used for another prompt; take a new id"},
 		{session.ErrTooLarge, rpc.KindTooLarge, "the content is too large for one event; send less text"},
 	} {

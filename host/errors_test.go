@@ -30,6 +30,7 @@ func TestEveryErrorHasItsKind(t *testing.T) {
 		{session.ErrDraining, "draining", false},
 		{session.ErrQueueFull, "queue-full", false},
 		{session.ErrPromptConflict, "request-id-conflict", false},
+		{session.ErrRequestConflict, "request-id-conflict", false},
 		{session.ErrTooLarge, "too-large", false},
 		{&session.ParamError{Field: "cwd", Want: "an absolute path"}, "params", false},
 		{&session.UnavailableError{Agent: "x", Err: errors.New("not installed")}, "agent-unavailable", false},

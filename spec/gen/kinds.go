@@ -44,7 +44,7 @@ var kinds = []kindRow{
 	{rpc.KindGrantNotFound, "No such grant, or none that this client may see.", "", "grants.revoke"},
 	{rpc.KindStorageFailed, "It could not be stored or read; the message says what stands.", "", "*"},
 	{rpc.KindDraining, "The host is going down; come back when it is up.", "", "*"},
-	{rpc.KindRequestIDConflict, "This id was used for something else; take a new one.", "", "session.prompt"},
+	{rpc.KindRequestIDConflict, "This id was used for something else; take a new one.", "", "session.create session.fork session.prompt"},
 }
 
 // faultRow is a JSON-RPC code of its own.

@@ -18,32 +18,28 @@ type birth struct {
 	rec   *record
 	by    *frames.By
 	call  frames.CallID
-	reqID string
+	once  request      // as which it was asked for
 	first func(*actor) // the session's first step after its creation
 
 	admitted bool // it is counted in its tree; guarded by the manager's mutex
 }
 
 // Create makes a session. With a RequestID that was used before it returns the
-// session made then.
+// session made then, or [ErrRequestConflict] if that was asked for otherwise.
 func (m *Manager) Create(ctx context.Context, c CreateArgs, placed func(frames.Session)) error {
-	if c.RequestID != "" {
-		if len(c.RequestID) > maxName {
-			return &ParamError{"requestId", fmt.Sprintf("want at most %d bytes, got %d", maxName, len(c.RequestID))}
-		}
-		done, err := m.reserve(ctx, c.RequestID)
-		if err != nil {
-			return err
-		}
-		defer done()
-		if s, ok, err := m.created(ctx, c.RequestID); err != nil || ok {
-			return place(placed, s, err)
-		}
+	once, done, err := m.reserve(ctx, c.RequestID, c.asked())
+	if err != nil {
+		return err
+	}
+	defer done()
+	if s, ok, err := m.created(ctx, once); err != nil || ok {
+		return place(placed, s, err)
 	}
 	b, err := m.conceive(c)
 	if err != nil {
 		return err
 	}
+	b.once = once
 	_, err = m.bear(b, func(s frames.Session) { _ = place(placed, s, nil) })
 	return err
 }
@@ -56,43 +52,6 @@ func place(placed func(frames.Session), s frames.Session, err error) error {
 		placed(s)
 	}
 	return err
-}
-
-// reserve waits until no other call uses the request id.
-func (m *Manager) reserve(ctx context.Context, id string) (done func(), err error) {
-	for {
-		m.mu.Lock()
-		other := m.creating[id]
-		if other == nil {
-			mine := make(chan struct{})
-			m.creating[id] = mine
-			m.mu.Unlock()
-			return func() {
-				m.mu.Lock()
-				delete(m.creating, id)
-				m.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		m.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// created returns the session that an earlier call with the request id made.
-func (m *Manager) created(ctx context.Context, reqID string) (frames.Session, bool, error) {
-	v, err := m.cfg.Store.Get(ctx, store.TableHost, createKey(reqID))
-	if err != nil {
-		return frames.Session{}, false, &StorageError{err}
-	}
-	if s, ok := m.Get(frames.SessionID(v)); ok || v == nil {
-		return s, ok, nil
-	}
-	return m.find(ctx, frames.SessionID(v))
 }
 
 // find makes a session known that is stored though the call that made it was told
@@ -122,8 +81,6 @@ func (m *Manager) find(ctx context.Context, sid frames.SessionID) (frames.Sessio
 	return s, true, nil
 }
 
-func createKey(reqID string) string { return "create/" + reqID }
-
 // conceive checks the arguments of a new session.
 func (m *Manager) conceive(c CreateArgs) (*birth, error) {
 	r := &record{
@@ -148,7 +105,7 @@ func (m *Manager) conceive(c CreateArgs) (*birth, error) {
 			return nil, &ParamError{"config", fmt.Sprintf("want JSON of at most %d bytes: %v", maxConfig, err)}
 		}
 	}
-	return &birth{id: frames.SessionID(m.cfg.NewID()), rec: r, by: c.By, reqID: c.RequestID}, nil
+	return &birth{id: frames.SessionID(m.cfg.NewID()), rec: r, by: c.By}, nil
 }
 
 // maxConfig bounds config and options; maxTitle and maxLabels what people name
@@ -290,8 +247,6 @@ func (b *birth) commit(sid frames.SessionID) *commit {
 		Agent: r.Agent, Cwd: r.Cwd, Title: r.Title, ParentSessionID: r.Parent, RootSessionID: r.Root, Depth: r.Depth,
 		Origin: r.Origin, CallID: b.call, Config: r.Config, Policy: r.Policy, Budget: r.Budget, Labels: r.Labels,
 	})
-	if b.reqID != "" {
-		c.rows = append(c.rows, store.Row{Table: store.TableHost, Key: createKey(b.reqID), Value: []byte(sid)})
-	}
+	c.rows = append(c.rows, b.once.rows(sid)...)
 	return c
 }

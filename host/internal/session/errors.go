@@ -23,6 +23,8 @@ var (
 	ErrQueueFull = errors.New("session: too many prompts wait: wait for a turn to end, or cancel some")
 	// ErrPromptConflict means that a prompt id was used before for something else.
 	ErrPromptConflict = errors.New("session: this promptId was used for another prompt: take a new id")
+	// ErrRequestConflict means that a request id made a session of another kind.
+	ErrRequestConflict = errors.New("session: this requestId was used for another session: take a new id")
 	// ErrTooLarge means that a prompt is too large to be an event.
 	ErrTooLarge = errors.New("session: too large")
 )

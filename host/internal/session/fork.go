@@ -26,21 +26,16 @@ type ForkArgs struct {
 // wait; placed once the fork is durable. With a RequestID that was used before it
 // returns the session made then. An error leaves no session behind.
 func (m *Manager) Fork(ctx context.Context, f ForkArgs, started func(), placed func(frames.Session)) error {
-	if len(f.RequestID) > maxName {
-		return &ParamError{"requestId", fmt.Sprintf("want at most %d bytes, got %d", maxName, len(f.RequestID))}
-	}
 	if err := checkSettings(nil, f.Title, nil); err != nil {
 		return err
 	}
-	if f.RequestID != "" {
-		done, err := m.reserve(ctx, f.RequestID)
-		if err != nil {
-			return err
-		}
-		defer done()
-		if s, ok, err := m.created(ctx, f.RequestID); err != nil || ok {
-			return place(placed, s, err)
-		}
+	once, done, err := m.reserve(ctx, f.RequestID, f.asked())
+	if err != nil {
+		return err
+	}
+	defer done()
+	if s, ok, err := m.created(ctx, once); err != nil || ok {
+		return place(placed, s, err)
 	}
 	at, err := m.forkPoint(ctx, f.Session, f.At)
 	if _, ok := m.noticed(f.Session, err); ok { // it was trimmed meanwhile
@@ -53,6 +48,7 @@ func (m *Manager) Fork(ctx context.Context, f ForkArgs, started func(), placed f
 	if err != nil {
 		return err
 	}
+	b.once = once
 	born, err := m.adopt(b)
 	if err != nil {
 		return err
@@ -78,7 +74,7 @@ func (m *Manager) conceiveFork(ctx context.Context, f ForkArgs) (*birth, error) 
 	if err != nil {
 		return nil, &StorageError{err}
 	}
-	return &birth{id: frames.SessionID(m.cfg.NewID()), by: f.By, reqID: f.RequestID, rec: &record{
+	return &birth{id: frames.SessionID(m.cfg.NewID()), by: f.By, rec: &record{
 		Agent: src.Agent, Cwd: src.Cwd, Title: cmp.Or(frames.ValidText(f.Title), src.Title),
 		Parent: f.Session, Origin: frames.OriginFork,
 		Labels: src.Labels, Config: src.Config, Policy: src.Policy, Budget: src.Budget,

@@ -337,9 +337,5 @@ func (c *copying) rows() ([]store.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows = append(rows, row)
-	if c.b.reqID != "" {
-		rows = append(rows, store.Row{Table: store.TableHost, Key: createKey(c.b.reqID), Value: []byte(c.b.id)})
-	}
-	return rows, nil
+	return append(append(rows, row), c.b.once.rows(c.b.id)...), nil
 }
