@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,6 +152,9 @@ func blockNeeds(b frames.ContentBlock) string {
 	case "image":
 		if b.Data == "" && b.Blob == "" && b.URI == "" {
 			return `: an image needs "data", "blob" or "uri"`
+		}
+		if _, err := base64.StdEncoding.Strict().DecodeString(b.Data); err != nil {
+			return `.data: expected standard base64 with padding: ` + err.Error()
 		}
 		return ""
 	case "resource_link":

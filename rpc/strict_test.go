@@ -69,6 +69,7 @@ func TestBadParamsSayWhereAndWhat(t *testing.T) {
 		{"session.prompt", `{"sessionId":"s","content":[]}`, `params.content: at least one block`},
 		{"session.prompt", `{"sessionId":"s","content":[{"type":"video"}]}`, `params.content[0].type: expected one of "text", "image", "resource", "resource_link", got "video"`},
 		{"session.prompt", `{"sessionId":"s","content":[{"type":"image"}]}`, `params.content[0]: an image needs`},
+		{"session.prompt", `{"sessionId":"s","content":[{"type":"image","data":"!!"}]}`, `params.content[0].data: expected standard base64`},
 		{"session.prompt", `{"sessionId":"s","content":[{"type":"resource_link"}]}`, `params.content[0]: a resource_link needs "uri"`},
 		{"session.prompt", `{"sessionId":"s","content":[{"type":"text","text":"x"}],"mode":"now"}`, `params.mode: expected one of "queue", "steer", "inject"`},
 		{"session.create", `{"cwd":"/","policy":{"mode":"allow"}}`, `params.policy.mode: expected one of "ask", "deny"`},
