@@ -188,9 +188,13 @@ func TestAModeThatCannotBePutBackEndsTheAgent(t *testing.T) {
 				<-f.killed
 			})
 		}))
+		began := time.Now()
 		_, err := s.Prompt(t.Context(), "go")
 		if err == nil || !strings.Contains(err.Error(), "mode") || len(s.Failures()) == 0 {
 			t.Errorf("Prompt = %v, failures %v; want the mode in both", err, s.Failures())
+		}
+		if d := time.Since(began); d > 0 {
+			t.Errorf("it was killed after %v; want at once", d)
 		}
 	})
 }
