@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -99,7 +100,7 @@ func (rec *recording) checkHost(t *testing.T, mgr *session.Manager, root frames.
 		if err != nil || page.More {
 			t.Fatalf("the log of %s: more %t, %v", s.SessionID, page.More, err)
 		}
-		var text string
+		var text strings.Builder
 		began, ended, ends := 0, 0, ""
 		for _, e := range page.Events {
 			event, err := frames.DecodeEvent(e.Data)
@@ -112,7 +113,7 @@ func (rec *recording) checkHost(t *testing.T, mgr *session.Manager, root frames.
 			}
 			switch p := payload.(type) {
 			case *frames.AssistantMessage:
-				text += p.Content[0].Text
+				text.WriteString(p.Content[0].Text)
 			case *frames.ToolCall:
 				began++
 			case *frames.ToolResult:
@@ -131,9 +132,9 @@ func (rec *recording) checkHost(t *testing.T, mgr *session.Manager, root frames.
 				}
 			}
 		}
-		if text != said[id] || began != len(calls[id]) || ended != began || ends != "completed" {
+		if text.String() != said[id] || began != len(calls[id]) || ended != began || ends != "completed" {
 			t.Errorf("%s: %q, %d calls, %d results, turns ended %s; the agent said %q, %d calls",
-				s.SessionID, text, began, ended, ends, said[id], len(calls[id]))
+				s.SessionID, text.String(), began, ended, ends, said[id], len(calls[id]))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -151,9 +152,7 @@ func (u update) text(field string) string {
 // rest returns the fields of the update beside those named, or nil.
 func (u update) rest(known ...string) json.RawMessage {
 	left := map[string]json.RawMessage{}
-	for k, v := range u.fields {
-		left[k] = v
-	}
+	maps.Copy(left, u.fields)
 	delete(left, "sessionUpdate")
 	for _, k := range known {
 		delete(left, k)
