@@ -18,7 +18,8 @@ var (
 	// ErrUnauthorized: the host refused the token (401), or this Host or Origin
 	// (403). Coming back with the same does not help.
 	ErrUnauthorized = errors.New("client: the host refused the credentials; check the token and the address")
-	// ErrUnreachable: no WebSocket could be opened.
+	// ErrUnreachable: no WebSocket could be opened; a [*RefusedError] where a host
+	// answered all the same.
 	ErrUnreachable = errors.New("client: the host is not reachable")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client: closed")

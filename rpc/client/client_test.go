@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +93,28 @@ func TestDialErrors(t *testing.T) {
 			t.Errorf("no host: %v, want ErrUnreachable", err)
 		}
 	})
+}
+
+// A host that opens no connection is told apart from none, with what it said:
+// its refusal's message, or whatever words came.
+func TestDialSaysWhyTheHostOpensNothing(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"error":{"kind":"rate-limited","message":"close one"}}`: "close one",
+		`{"error":"odd"}`: `{"error":"odd"}`,
+		"try later\n":     "try later",
+		"":                "",
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, body)
+		}))
+		_, err := client.Dial(t.Context(), client.Options{URL: srv.URL, Token: "x"})
+		srv.Close()
+		e, ok := errors.AsType[*client.RefusedError](err)
+		if !ok || e.Status != http.StatusTooManyRequests || e.Reason != want || !errors.Is(err, client.ErrUnreachable) {
+			t.Errorf("body %q: %v, want a RefusedError of 429 with %q", body, err, want)
+		}
+	}
 }
 
 // Results and errors of calls come back typed, in whatever order they are answered.

@@ -1,7 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -144,6 +146,8 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	switch {
 	case resp != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden):
 		return nil, fmt.Errorf("%w: %s", ErrUnauthorized, said(resp))
+	case err != nil && resp != nil && resp.StatusCode != http.StatusSwitchingProtocols:
+		return nil, refused(resp)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	case sock.Subprotocol() != subprotocol:
@@ -153,10 +157,46 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	return sock, nil
 }
 
+// RefusedError is a host that answered the handshake and opened no WebSocket: 429,
+// the token has as many connections as it may; 503, the host is full or goes down.
+// It wraps [ErrUnreachable]; coming back later may help.
+type RefusedError struct {
+	Status int    // of the answer, as in HTTP
+	Reason string // what the host wrote, "" if nothing
+}
+
+func (e *RefusedError) Error() string {
+	reason := cmp.Or(e.Reason, http.StatusText(e.Status), "it does not say why")
+	return fmt.Sprintf("client: the host opened no connection: %s (HTTP %d)", reason, e.Status)
+}
+
+// Unwrap returns [ErrUnreachable].
+func (e *RefusedError) Unwrap() error { return ErrUnreachable }
+
+// refused reads why a host opened no WebSocket: the message of its refusal, or the
+// start of another's words.
+func refused(resp *http.Response) *RefusedError {
+	b := body(resp)
+	var ref struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(b), &ref); err == nil && ref.Error.Message != "" {
+		b = ref.Error.Message
+	}
+	return &RefusedError{Status: resp.StatusCode, Reason: b}
+}
+
 // said is the status of a refusal and the start of what the host wrote with it.
 func said(resp *http.Response) string {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // what there is of it
-	return strings.TrimSpace(resp.Status + " " + strings.ToValidUTF8(string(body), ""))
+	return strings.TrimSpace(resp.Status + " " + body(resp))
+}
+
+// body is the start of what the host wrote with a refusal.
+func body(resp *http.Response) string {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // what there is of it
+	return strings.TrimSpace(strings.ToValidUTF8(string(b), ""))
 }
 
 // endpoint returns the address of the WebSocket.
