@@ -112,11 +112,14 @@ def choice(question: Object) -> Object:
     return {"id": question["id"], "labels": [options[0]["label"]]} if options else {"id": question["id"], "text": "yes"}
 
 
-async def drive(url: str, token: str) -> list[str]:
-    """Connects, drives, closes."""
+async def drive(url: str, token: str, patience: float = 5.0) -> list[str]:
+    """Connects, drives, closes. The first connection has to come within `patience` seconds."""
     client = Client(url, token)
-    await client.start()
     try:
+        try:
+            await asyncio.wait_for(client.start(), patience)
+        except asyncio.TimeoutError:
+            return [f"no connection to {url} within {patience:g} s: is a host running there? (muxhost serve)"]
         driven = Drive(client)
         with tempfile.TemporaryDirectory() as cwd:
             wrong = await driven.run(cwd)
