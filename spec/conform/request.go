@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -121,10 +122,8 @@ func (t *T) handshake(path string, headers ...string) answer {
 
 // status fails unless the answer has one of the statuses.
 func (t *T) status(a answer, want ...int) {
-	for _, w := range want {
-		if a.status == w {
-			return
-		}
+	if slices.Contains(want, a.status) {
+		return
 	}
 	t.fail(fmt.Sprintf("HTTP status %v", want), "%d %s", a.status, a.body)
 }

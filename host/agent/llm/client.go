@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -104,9 +105,7 @@ func (c *client) post(ctx context.Context, q request, r *reply) error {
 	if err != nil {
 		return errors.New("the base URL makes no request")
 	}
-	for name, values := range c.header {
-		hr.Header[name] = values
-	}
+	maps.Copy(hr.Header, c.header)
 	hr.Header.Set("Content-Type", "application/json")
 	hr.Header.Set("Accept", "text/event-stream")
 	hr.Header.Set("User-Agent", userAgent)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -157,9 +158,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *stub) play(w http.ResponseWriter, r *http.Request, st step) {
-	for k, v := range st.Header {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), st.Header)
 	if st.Status != 0 {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(st.Status)

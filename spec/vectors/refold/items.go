@@ -1,5 +1,7 @@
 package refold
 
+import "slices"
+
 // items of the first n entries (sections 6 to 9).
 func (h *history) items(n int) []any {
 	w := &writer{h: h, mutant: h.fold.makes}
@@ -235,10 +237,8 @@ func (w *writer) holder(n any, e entry) int {
 		if (str(it["turnId"]) != e.turn() || num(it["seq"]) < began && !w.mutant("messages-before-the-start-count")) && !w.mutant("blocks-of-any-turn") {
 			continue
 		}
-		for _, b := range list(it["blocks"]) {
-			if b == n {
-				return i
-			}
+		if slices.Contains(list(it["blocks"]), n) {
+			return i
 		}
 	}
 	return -1
