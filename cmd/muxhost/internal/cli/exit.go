@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/muxhost/muxhost/rpc"
@@ -57,6 +58,9 @@ func ExitCode(err error) int {
 	if e, ok := errors.AsType[*client.RPCError](err); ok && e.Code == rpc.CodeInvalidParams {
 		return exitUsage
 	}
+	if _, ok := errors.AsType[*client.RefusedError](err); ok {
+		return exitFailed // there is a host
+	}
 	switch {
 	case errors.Is(err, client.ErrUnauthorized):
 		return exitUnauthorized
@@ -71,12 +75,26 @@ func ExitCode(err error) int {
 }
 
 // say returns what a person is told of err: of params that the host refused, why,
-// without the words of the protocol.
+// without the words of the protocol; of a connection that it refused, what to do.
 func say(err error) string {
 	if e, ok := errors.AsType[*client.RPCError](err); ok && e.Code == rpc.CodeInvalidParams {
 		return strings.TrimPrefix(strings.TrimPrefix(e.Message, "invalid params: "), "params.")
 	}
+	if e, ok := errors.AsType[*client.RefusedError](err); ok {
+		return strings.TrimPrefix(e.Error(), "client: ") + whatToDo(e.Status)
+	}
 	return err.Error()
+}
+
+// whatToDo says what helps where the host opens no connection.
+func whatToDo(status int) string {
+	switch status {
+	case http.StatusTooManyRequests:
+		return "\nEnd a program that is connected with the same token; give others tokens of their own with\n  muxhost tokens create"
+	case http.StatusServiceUnavailable:
+		return "\nTry again in a moment, or end programs that are connected."
+	}
+	return "\nSee whether what answers there is muxhost, and of this version."
 }
 
 func kindCode(k rpc.Kind) int {

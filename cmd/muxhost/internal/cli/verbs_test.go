@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -336,6 +337,24 @@ func TestRPCVerb(t *testing.T) {
 	}
 	if out := d.ok("status"); !strings.Contains(out, "agents: demo, shell") {
 		t.Errorf("status printed %q", out)
+	}
+}
+
+// A token whose connections are all taken is told so, not that there is no host.
+func TestVerbsOfATokenThatIsFull(t *testing.T) {
+	d := newDesktop(t)
+	a := &app{stderr: io.Discard, getenv: func(string) string { return "" }}
+	for range 64 {
+		c, err := a.dial(t.Context(), d.dir)
+		if err != nil {
+			break // d.c holds one
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	d.fails(exitFailed, "as many connections as it may", "ls")
+	d.fails(exitFailed, "muxhost tokens create", "ls")
+	if r := d.run("status"); strings.Contains(r.err, "not reachable") || strings.Contains(r.err, "client:") {
+		t.Errorf("status said %q of a host that answers", r.err)
 	}
 }
 
