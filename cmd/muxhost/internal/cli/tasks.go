@@ -170,7 +170,7 @@ func newTasksWait(a *app) *cobra.Command {
 		}
 		t, err := waitTask(ctx, c, p)
 		if err != nil {
-			return err
+			return a.followEnd(ctx, err)
 		}
 		fmt.Fprintf(a.stdout, "%s%s\n", a.line(t.Status), detailOf(t))
 		switch t.Status {

@@ -32,7 +32,7 @@ func TestTasksOfACommand(t *testing.T) {
 	if out := d.ok("tasks", "show", sid, task[20:]); !strings.Contains(out, "\nhello\n") || !strings.Contains(out, "6 bytes") {
 		t.Errorf("show printed %q, want the output", out)
 	}
-	d.fails(exitTimeout, "", "tasks", "wait", "--timeout", "1ms", sid, task)
+	d.fails(exitTimeout, "it took too long", "tasks", "wait", "--timeout", "1ms", sid, task)
 	wait := d.start("tasks", "wait", sid, task)
 	if err := os.WriteFile(filepath.Join(d.cwd, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
