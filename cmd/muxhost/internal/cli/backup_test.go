@@ -241,7 +241,10 @@ func TestClientsStartOverAfterARestore(t *testing.T) {
 			restored = true
 			_ = d.c.Close()
 			s.end(t)
-			d.ok("restore", "--force", file)
+			d.fails(exitFailed, "as before-restore-TIME in it", "restore", file)
+			if out, want := d.ok("restore", "--force", file), "muxhost serve --state-dir "+filepath.Join(d.dir, "before-restore-"); !strings.Contains(out, want) {
+				t.Errorf("restore printed %q, want %q", out, want)
+			}
 			s = serveIn(t, d.dir, "--listen", strings.TrimPrefix(h.URL, "http://"))
 			if d.c, err = s.a.dial(t.Context(), d.dir); err != nil {
 				t.Fatal(err)

@@ -24,7 +24,8 @@ func newRestore(a *app) *cobra.Command {
 		Long: `Puts a backup into the state directory, which holds no state yet; FILE "-" is the
 standard input. Everything is verified before anything is put in place, and a restore
 that is killed leaves what was there or what was restored. With --force the state that
-is there is set aside first, as a state directory of its own beside it.
+is there is set aside first, as a state directory of its own inside it, called
+before-restore-TIME.
 
 Every session's log gets a new epoch, so that clients notice that its history may be
 another one. Tokens hold as at the time of the backup, so revoke again what was revoked
@@ -37,7 +38,7 @@ stopped.`,
 			return a.restore(ctx, args[0], force, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "set aside the state that is there")
+	cmd.Flags().BoolVar(&force, "force", false, "set aside the state that is there, inside the state directory")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was restored as JSON")
 	return cmd
 }
@@ -69,7 +70,7 @@ func (a *app) restore(ctx context.Context, file string, force, asJSON bool) (err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	if !force && hasState(dir) {
-		return fail(exitFailed, "%s holds a state already: name another directory with --state-dir, or set it aside with --force", dir)
+		return fail(exitFailed, "%s holds a state already: name another directory with --state-dir, or set it aside, as %s in it, with --force", dir, asidePrefix+"TIME")
 	}
 	r := &restorer{dir: dir, now: time.Now(), warn: func(s string) { fmt.Fprintln(a.stderr, a.errStyle.Yellow(a.line(s))) }}
 	res, err := r.run(ctx, f)
@@ -81,10 +82,14 @@ func (a *app) restore(ctx context.Context, file string, force, asJSON bool) (err
 	}
 	_, err = fmt.Fprintf(a.stdout, "restored %s and %s, backed up %s, into %s\n", count(res.Sessions, "session"), count(res.Blobs, "blob"), res.Time.Local().Format(time.RFC1123), a.line(dir))
 	if err == nil && res.Aside != "" {
-		_, err = fmt.Fprintf(a.stdout, "what was there lies in %s; look at it with muxhost serve --state-dir\n", a.line(res.Aside))
+		_, err = fmt.Fprintf(a.stdout, "what was there lies in %[1]s; look at it with\n  muxhost serve --state-dir %[1]s\n", a.line(res.Aside))
 	}
 	return err
 }
+
+// asidePrefix begins the name of a state that was set aside, inside the state
+// directory; the time follows.
+const asidePrefix = "before-restore-"
 
 // hasState reports whether dir holds a database, whole or not.
 func hasState(dir string) bool {
@@ -172,7 +177,7 @@ func (r *restorer) verify(ctx context.Context, stage string) (missing int, err e
 	return missing, s.Close()
 }
 
-// setAside makes a state directory beside the state that holds all of it, without
+// setAside makes a state directory inside the state's that holds all of it, without
 // copying: until the new database is in place, both names are of the same files.
 func (r *restorer) setAside() (string, error) {
 	tmp, err := os.MkdirTemp(r.dir, stagePrefix+"aside-*")
@@ -192,7 +197,7 @@ func (r *restorer) setAside() (string, error) {
 		return "", err
 	}
 	r.at("linked")
-	base := filepath.Join(r.dir, "before-restore-"+r.now.UTC().Format("20060102-150405"))
+	base := filepath.Join(r.dir, asidePrefix+r.now.UTC().Format("20060102-150405"))
 	name := base
 	for n := 2; ; n++ {
 		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
