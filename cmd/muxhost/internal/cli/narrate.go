@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type stream struct {
 }
 
 func newNarrator(out, notes *printer, style term.Style) *narrator {
+	out.mixed = out == notes
 	return &narrator{out: out, notes: notes, style: style, sessions: map[frames.SessionID]*narrated{}}
 }
 
@@ -163,12 +165,31 @@ func (n *narrator) other(sid frames.SessionID, e frames.Event, p any) {
 		n.note(sid, n.style.Dim("title: "+term.Line(p.Title)))
 	case *frames.UsageUpdated:
 		n.note(sid, n.style.Dim(usageText(p.Usage)))
+	case *frames.TaskStarted:
+		n.detail(sid, "task "+string(p.TaskID)+" started", paren(strings.TrimSpace(p.Kind+" "+p.Label)))
+	case *frames.TaskCompleted:
+		n.detail(sid, "task "+string(p.TaskID), p.Status, paren(p.Detail))
 	case *frames.ApprovalAsked, *frames.QuestionAsked, *frames.ReasoningDelta:
 	default:
-		if !n.quiet {
-			n.note(sid, n.style.Dim("· "+term.Line(string(e.Type))))
-		}
+		n.detail(sid, string(e.Type))
 	}
+}
+
+// detail notes what a person does not ask to see, of words of which some may be "".
+func (n *narrator) detail(sid frames.SessionID, words ...string) {
+	if n.quiet {
+		return
+	}
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
+	n.note(sid, n.style.Dim("· "+term.Line(strings.Join(words, " "))))
+}
+
+// paren puts text in parentheses, if there is any.
+func paren(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
 }
 
 func (n *narrator) turnEnd(sid frames.SessionID, p *frames.TurnEnd) {
@@ -329,6 +350,7 @@ func (n *narrator) text(s string) string { return strings.TrimRight(term.Clean(s
 type printer struct {
 	w     io.Writer
 	tty   bool
+	mixed bool // notes go here too: their lines stand apart, off a terminal as well
 	clean term.Cleaner
 	from  string // whose text the open line holds
 	open  bool   // a line is not ended
@@ -375,7 +397,7 @@ func (p *printer) labelled(label, text string) string {
 	return b.String()
 }
 
-// endLine ends an open line of a stream.
+// endLine ends an open line of a stream, but where the stream is the result alone.
 func (p *printer) endLine() {
 	if p.tty {
 		rest := p.clean.Flush()
@@ -383,9 +405,9 @@ func (p *printer) endLine() {
 		if rest != "" {
 			p.open = !strings.HasSuffix(rest, "\n")
 		}
-		if p.open {
-			p.put("\n")
-		}
+	}
+	if p.open && (p.tty || p.mixed) {
+		p.put("\n")
 		p.open = false
 	}
 }

@@ -113,6 +113,48 @@ func TestWhyACommandWasCutOffIsPrintedWhole(t *testing.T) {
 	}
 }
 
+// What is said about an output stands on a line of its own, in a pipe as on a
+// terminal, where both go the same way.
+func TestNotesStandOnTheirOwnLines(t *testing.T) {
+	for _, tty := range []bool{false, true} {
+		s := newStory(t, tty)
+		s.event(call("c", "x"))
+		s.event(frames.ToolProgress{CallID: "c", From: 0, To: 1, Text: "no newline"})
+		s.event(result("c", "no newline"))
+		s.has("\nno newline\n✓ sh")
+	}
+}
+
+// A stream that is a program's result keeps its bytes: notes go elsewhere.
+func TestAResultGetsNoNewline(t *testing.T) {
+	var out, notes strings.Builder
+	s := &story{t: t, n: newNarrator(&printer{w: &out}, &printer{w: &notes}, term.Style{})}
+	s.event(call("c", "x"))
+	s.event(result("c", "no newline"))
+	if out.String() != "no newline" {
+		t.Errorf("printed %q, want the output alone", out.String())
+	}
+}
+
+// Background work is told by its id, with what it is and how it ended; not to whom
+// asked for a command's output only.
+func TestTasksAreTold(t *testing.T) {
+	s := newStory(t, false)
+	s.event(frames.TaskStarted{TaskID: "T1", Kind: "command", Label: "make\x1b[2J"})
+	s.event(frames.TaskStarted{TaskID: "T2"})
+	s.event(frames.TaskCompleted{TaskID: "T1", Status: "failed", Detail: "exit 4"})
+	s.event(frames.TaskCompleted{TaskID: "T2", Status: "completed"})
+	const want = "· task T1 started (command make)\n· task T2 started\n· task T1 failed (exit 4)\n· task T2 completed\n"
+	if got := s.out.String(); got != want {
+		t.Errorf("printed %q, want %q", got, want)
+	}
+	s.n.quiet = true
+	s.event(frames.TaskStarted{TaskID: "T3"})
+	if got := s.out.String(); got != want {
+		t.Errorf("printed %q to who is spared details", got)
+	}
+}
+
 // The end of a long output that was withheld from a slow reader is fetched.
 func TestWithheldEndOfALongOutputIsFetched(t *testing.T) {
 	s := newStory(t, false)

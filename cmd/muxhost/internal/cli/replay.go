@@ -15,7 +15,7 @@ import (
 )
 
 type replayFlags struct {
-	at    int64
+	at    int64 // 0 is the last
 	speed float64
 	json  bool
 }
@@ -29,7 +29,12 @@ func newReplay(a *app) *cobra.Command {
 With --speed N it takes the time it took then, divided by N; pauses are cut to five
 seconds. With --json it prints the session's state at that event instead.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.replay(cmd.Context(), args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("at") && f.at < 1 {
+				return fail(exitUsage, "--at is %d: it takes the number of an event, 1 or more", f.at)
+			}
+			return a.replay(cmd.Context(), args[0], f)
+		},
 	}
 	cmd.Flags().Int64Var(&f.at, "at", 0, "stop after this event number (default: the last)")
 	cmd.Flags().Float64Var(&f.speed, "speed", 0, "how much faster than it was; 0 is at once")
@@ -41,8 +46,8 @@ seconds. With --json it prints the session's state at that event instead.`,
 const maxPause = 5 * time.Second
 
 func (a *app) replay(ctx context.Context, id string, f replayFlags) error {
-	if f.at < 0 || f.speed < 0 {
-		return fail(exitUsage, "--at and --speed take 0 or more")
+	if f.speed < 0 {
+		return fail(exitUsage, "--speed is %v: it takes 0 or more", f.speed)
 	}
 	c, sid, err := a.session(ctx, id)
 	if err != nil {
@@ -61,8 +66,8 @@ func (a *app) replay(ctx context.Context, id string, f replayFlags) error {
 		return fail(exitUsage, "--at is %d: the last event is %d", f.at, res.Head)
 	}
 	r := &replayer{a: a, sid: sid, view: frames.NewView(), end: end, speed: f.speed, wait: sleep}
-	r.n = newNarrator(a.outPrinter(), a.outPrinter(), a.style)
-	r.n.notes = r.n.out
+	out := a.outPrinter()
+	r.n = newNarrator(out, out, a.style)
 	r.n.session(sid)
 	if r.silent = f.json; !f.json {
 		r.n.rest = func(blob frames.BlobID, from int) error { return copyBlob(ctx, c, blob, int64(from), r.n.out) }

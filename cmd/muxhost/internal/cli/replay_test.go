@@ -41,6 +41,14 @@ func TestReplayTakesItsTime(t *testing.T) {
 	}
 }
 
+// Events are counted from 1: a replay to another number is refused, not told whole.
+func TestReplayRefusesOddNumbers(t *testing.T) {
+	d := &desktop{t: t, dir: stateIn(t)}
+	d.fails(exitUsage, "--at is 0", "replay", "--at", "0", "x")
+	d.fails(exitUsage, "--at is -1", "replay", "--at", "-1", "x")
+	d.fails(exitUsage, "--speed is -1", "replay", "--speed", "-1", "x")
+}
+
 // Who caused an event is told, whatever words it holds.
 func TestPlainNamesWhoCausedAnEvent(t *testing.T) {
 	const head = `"seq":1,"ts":"2026-01-01T00:00:00.000Z","by":{"clientId":"c","label":"Ann"},"data":`

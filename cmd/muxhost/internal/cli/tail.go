@@ -94,8 +94,8 @@ func (a *app) tailFrames(ctx context.Context, c *client.Client, sid frames.Sessi
 	for _, r := range res {
 		behind[r.SessionID] = r.Error == nil
 	}
-	n := newNarrator(a.outPrinter(), a.outPrinter(), a.style)
-	n.notes = n.out
+	out := a.outPrinter()
+	n := newNarrator(out, out, a.style)
 	n.session(sid)
 	n.rest = func(blob frames.BlobID, from int) error { return copyBlob(ctx, c, blob, int64(from), n.out) }
 	d := newDesk(a, c)
