@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -87,7 +88,11 @@ func (a *app) conformToken(name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return host.LoadToken(dir)
+		token, err := host.LoadToken(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("there is no token in the state directory %s: name the file that holds one of the scope admin, with --token-file", dir)
+		}
+		return token, err
 	}
 	file, err := os.Open(name)
 	if err != nil {

@@ -44,6 +44,9 @@ func TestConformChecksAHost(t *testing.T) {
 	d.fails(exitUnreachable, "no connection", "conform", "http://127.0.0.1:1")
 	d.fails(exitUsage, "no family", "conform", h.URL, "--family", "nonsense")
 	d.fails(exitUsage, "http://HOST:PORT", "conform", "localhost")
+	bare := &desktop{t: t, dir: stateIn(t)}
+	bare.fails(exitUnauthorized, "no token in the state directory "+bare.dir, "conform", h.URL)
+	bare.fails(exitUnauthorized, "--token-file", "conform", h.URL)
 	d.fails(exitUnauthorized, "no such file", "conform", h.URL, "--token-file", wrong+"er")
 }
 
