@@ -21,7 +21,10 @@ func newFork(a *app) *cobra.Command {
 		Short: "Make a session that goes on from the end of a turn of another",
 		Long: `Makes a new session with the past of another, up to the end of its last turn, or up
 to the end of the turn that --at names by its event number (see muxhost history). Both
-go on by themselves from there. It prints the new session's id.`,
+go on by themselves from there. It prints the new session's id.
+
+A fork counts as below its source: cancelling the source, or deleting it with its tree,
+reaches its forks too.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := rpc.ForkParams{Title: title}

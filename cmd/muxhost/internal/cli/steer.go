@@ -89,7 +89,9 @@ func newCancel(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Cancel what a session and its subagents run; queued prompts stay",
-		Args:  cobra.ExactArgs(1),
+		Long: `Cancels what a session runs, and what all below it run; queued prompts stay. Its forks
+count as below it, as its subagents do: --alone leaves both running.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, sid, err := a.session(cmd.Context(), args[0])
 			if err != nil {
@@ -109,7 +111,7 @@ func newCancel(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&turn, "turn", "", "only this turn or queued prompt")
-	cmd.Flags().BoolVar(&alone, "alone", false, "leave its subagents running")
+	cmd.Flags().BoolVar(&alone, "alone", false, "leave its subagents and forks running")
 	return cmd
 }
 
