@@ -149,6 +149,17 @@ func grantProject(t *T) {
 	p.stillPending(p.card(s))
 }
 
+// revokeGrants takes back what was granted in the trees of sessions.
+func (r *runner) revokeGrants(sids []string) {
+	r.clean(func() {
+		for _, g := range r.broom.call("grants.list", obj{}).obj().objs("grants") {
+			if slices.Contains(sids, g.str("rootSessionId")) {
+				r.broom.call("grants.revoke", obj{"id": g.str("id")})
+			}
+		}
+	})
+}
+
 // revokeGrant takes a grant back whatever became of its check.
 func (r *runner) revokeGrant(id string) {
 	r.clean(func() { r.broom.call("grants.revoke", obj{"id": id}) })

@@ -19,6 +19,7 @@ type T struct {
 	peers    []*peer
 	sessions []string
 	after    []func() // run when the check ends, last first
+	granted  bool     // something was allowed for always: grants outlive sessions
 }
 
 // failure ends a check that failed, skipped one that cannot be made here.
@@ -59,6 +60,9 @@ func (t *T) finish() {
 	}
 	for _, f := range slices.Backward(t.after) {
 		f()
+	}
+	if t.granted {
+		t.r.revokeGrants(t.sessions)
 	}
 	t.r.sweep(t.sessions)
 }
@@ -146,6 +150,9 @@ func (p *peer) respond(card obj, outcome string, more ...obj) reply {
 	params := obj{"sessionId": card.str("sessionId"), "id": card.str("id"), "outcome": outcome}
 	for _, m := range more {
 		params = params.with(m)
+	}
+	if outcome == "allowed-always" {
+		p.t.granted = true
 	}
 	return p.call("approval.respond", params)
 }
