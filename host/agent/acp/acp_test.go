@@ -40,7 +40,7 @@ func TestDriverKeepsTheSeam(t *testing.T) {
 	var ran bool
 	agenttest.Run(t, agenttest.Suite{
 		Driver: driver(t, acp.Options{ApprovalMode: "ask"}, suiteAgent(&ran)),
-		Script: agenttest.Script{Cwd: "/work/demo"},
+		Script: agenttest.Script{Cwd: "/src/demo"},
 		Short:  "short", Long: "long", Gated: "gated", Bubble: true,
 		Ran: func(*agenttest.Host) bool { return ran },
 	})
@@ -75,7 +75,7 @@ func TestTurnBecomesEvents(t *testing.T) {
 // An agent that cannot start says why, with the end of its log.
 func TestStartFailureShowsTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := agenttest.New(agenttest.Script{Cwd: "/work/demo"}, driver(t, acp.Options{}, func(f *fake) {
+		h := agenttest.New(agenttest.Script{Cwd: "/src/demo"}, driver(t, acp.Options{}, func(f *fake) {
 			_, _ = f.log.Write([]byte("\x1b[31mno key\x1b[0m\n"))
 		}))
 		_, err := h.Open(context.Background(), nil)

@@ -31,7 +31,7 @@ func kid(t *testing.T, h *agenttest.Host) *agenttest.Session {
 
 func openHost(t *testing.T, sc agenttest.Script, d agent.Driver) (*agenttest.Host, *agenttest.Session) {
 	t.Helper()
-	sc.Cwd = "/work/demo"
+	sc.Cwd = "/src/demo"
 	h := agenttest.New(sc, d)
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {

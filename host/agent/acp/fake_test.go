@@ -197,7 +197,7 @@ func startFake(t *testing.T, n int, play func(*fake)) acp.TestPeer {
 func open(t *testing.T, sc agenttest.Script, d agent.Driver) *agenttest.Session {
 	t.Helper()
 	if sc.Cwd == "" {
-		sc.Cwd = "/work/demo"
+		sc.Cwd = "/src/demo"
 	}
 	h := agenttest.New(sc, d)
 	t.Cleanup(func() {

@@ -237,7 +237,7 @@ func TestStartTimeout(t *testing.T) {
 				}
 				f.serve(func(m message) { f.end(m, "end_turn") })
 			})
-			h := agenttest.New(agenttest.Script{Cwd: "/work/demo"}, d)
+			h := agenttest.New(agenttest.Script{Cwd: "/src/demo"}, d)
 			defer h.Close()
 			if _, err := h.Open(t.Context(), nil); (err == nil) != c.ok {
 				t.Errorf("Open = %v with a start of %v; want success %t", err, c.took, c.ok)
@@ -495,7 +495,7 @@ func TestAnAgentThatEndsByItselfIsToldOf(t *testing.T) {
 // An agent that wants a login says how.
 func TestALoginIsHintedAt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		h := agenttest.New(agenttest.Script{Cwd: "/work/demo"}, driver(t, acp.Options{AuthMethod: "key"}, func(f *fake) {
+		h := agenttest.New(agenttest.Script{Cwd: "/src/demo"}, driver(t, acp.Options{AuthMethod: "key"}, func(f *fake) {
 			m, _ := f.until("initialize")
 			f.result(m, `{"protocolVersion":1,"authMethods":[{"id":"key","name":"API key"}]}`)
 			if m, _ = f.until("authenticate"); field(m.Params, "methodId") != "key" {

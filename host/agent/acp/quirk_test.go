@@ -112,7 +112,7 @@ func TestAnAgentWithoutTheModeIsNotUsed(t *testing.T) {
 						}
 					}
 				})
-				h := agenttest.New(agenttest.Script{Cwd: "/work/demo"}, d)
+				h := agenttest.New(agenttest.Script{Cwd: "/src/demo"}, d)
 				defer h.Close()
 				if _, err := h.Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), `"ask"`) {
 					t.Errorf("Open = %v; want an error that names the mode", err)
