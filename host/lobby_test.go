@@ -107,8 +107,8 @@ func TestCallsThatWaitKeepNobodyOut(t *testing.T) {
 					mu.Unlock()
 				}
 			})
+			synctest.Wait() // it has its seat: of those at the door only so many are borne
 		}
-		synctest.Wait()
 		if d := callOn[rpc.DescribeResult](t, ln.dial(), "host.describe", "{}"); d.HostID == "" {
 			t.Errorf("host.describe = %+v", d)
 		}
