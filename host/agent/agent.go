@@ -83,6 +83,14 @@ type Session struct {
 	// History reads the session's past events, oldest first, for agents that
 	// keep no memory of their own.
 	History func(ctx context.Context, after frames.Seq, limit int) ([]frames.Event, error)
+	// Base reads the fold of what was dropped from the start of the log, and the
+	// number of the last event in it; nil and 0 if nothing was.
+	Base func(ctx context.Context) (*frames.View, frames.Seq, error)
+	// ReadBlob opens a blob that an event or a prompt names; the caller closes it.
+	ReadBlob func(ctx context.Context, id frames.BlobID) (io.ReadCloser, error)
+	// State is what the agent kept last with [Background.Save], nil if nothing. A
+	// fork begins with a copy of its source's.
+	State json.RawMessage
 	// Background speaks for the session outside of turns.
 	Background Background
 }
@@ -94,6 +102,43 @@ type Background interface {
 	Emit(ctx context.Context, events ...frames.Payload) error
 	// Failed tells clients of a failure that has no place in a turn.
 	Failed(message string)
+	// Ask and Question are those of [Turn] for a request that belongs to no turn.
+	// Such a request keeps the session awake; it is settled `cancelled` with
+	// `abort` when ctx ends or the session is cancelled or closed, and with
+	// `shutdown` when the host goes down or crashed.
+	Ask(ctx context.Context, a Approval) (Decision, error)
+	Question(ctx context.Context, q ...frames.Question) (Answers, error)
+	// Save keeps state, a JSON value of at most [MaxState] bytes, in place of what
+	// was kept before; it is on disk when Save returns. It is no event: no client
+	// sees it.
+	Save(ctx context.Context, state json.RawMessage) error
+	// Title names the session, unless a person or an earlier `session.create` did.
+	Title(ctx context.Context, title string) error
+}
+
+// MaxState is the largest state in bytes that an agent may keep.
+const MaxState = 64 << 10
+
+// Tools offers the host's own tools (spawning subagents of any kind, asking people,
+// reporting todos) to agents that can call tools by the Model Context Protocol.
+// It is safe for concurrent use.
+type Tools interface {
+	// Offer opens a door for the agent of one session. The caller closes it.
+	Offer(s Session) (ToolOffer, error)
+}
+
+// ToolOffer is the door of one session: who has its token may call the tools in the
+// session's name, and nothing else.
+type ToolOffer interface {
+	// URL is a loopback address that speaks the protocol's streamable HTTP; Token is
+	// the bearer token that it demands.
+	URL() string
+	Token() string
+	// Begin makes t the turn in which calls are done, until end is called. Calls
+	// while no turn runs are refused with a message for the model.
+	Begin(t Turn) (end func())
+	// Close shuts the door and waits until no call runs.
+	Close()
 }
 
 // Prompt is what a person, or a parent agent, says.

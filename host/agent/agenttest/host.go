@@ -1,10 +1,12 @@
 package agenttest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -98,7 +100,8 @@ func (h *Host) open(ctx context.Context, parent *Session, sp agent.Spawn) (*Sess
 	s := &Session{host: h, Parent: parent, Title: sp.Title, open: map[int]string{}, progress: map[frames.CallID]string{}}
 	info := agent.Session{
 		ID: frames.SessionID(h.id("session")), Cwd: h.script.Cwd, Env: h.script.Env, Config: sp.Config,
-		History: s.history, Background: background{s},
+		History: s.history, Background: background{s}, ReadBlob: h.readBlob,
+		Base: func(context.Context) (*frames.View, frames.Seq, error) { return nil, 0, nil },
 	}
 	if parent != nil {
 		info.Parent, info.Depth, info.Cwd = parent.Info.ID, parent.Info.Depth+1, parent.Info.Cwd
@@ -116,6 +119,14 @@ func (h *Host) open(ctx context.Context, parent *Session, sp agent.Spawn) (*Sess
 	h.sessions = append(h.sessions, s)
 	h.mu.Unlock()
 	return s, nil
+}
+
+func (h *Host) readBlob(_ context.Context, id frames.BlobID) (io.ReadCloser, error) {
+	b := h.Blob(id)
+	if b == nil {
+		return nil, fmt.Errorf("agenttest: no blob %s", id)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
 func (h *Host) id(kind string) string {

@@ -28,6 +28,8 @@ type Session struct {
 	failures []string
 	last     *turn
 	tasks    []*Task
+	state    json.RawMessage
+	named    string
 }
 
 // Prompt runs one turn with text and returns when it has ended.
@@ -109,6 +111,20 @@ func (s *Session) Failures() []string {
 	return slices.Clone(s.failures)
 }
 
+// State returns what the agent kept last.
+func (s *Session) State() json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.state)
+}
+
+// Named returns the title that the agent gave.
+func (s *Session) Named() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.named
+}
+
 // Last returns the last event of type P, or its zero value.
 func Last[P frames.Payload](s *Session) P {
 	var last P
@@ -165,4 +181,32 @@ func (b background) Failed(message string) {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	b.s.failures = append(b.s.failures, message)
+}
+
+func (b background) Ask(ctx context.Context, a agent.Approval) (agent.Decision, error) {
+	return b.outside().Ask(ctx, a)
+}
+
+func (b background) Question(ctx context.Context, q ...frames.Question) (agent.Answers, error) {
+	return b.outside().Question(ctx, q...)
+}
+
+// outside is a turn without an id, for what belongs to none.
+func (b background) outside() *turn { return &turn{s: b.s, ctx: b.s.host.ctx} }
+
+func (b background) Save(ctx context.Context, state json.RawMessage) error {
+	if len(state) > agent.MaxState || !json.Valid(state) {
+		return fmt.Errorf("agenttest: a state of %d bytes; want a JSON value of at most %d", len(state), agent.MaxState)
+	}
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.s.state = slices.Clone(state)
+	return context.Cause(ctx)
+}
+
+func (b background) Title(ctx context.Context, title string) error {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.s.named = title
+	return context.Cause(ctx)
 }

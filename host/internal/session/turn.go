@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -323,3 +325,21 @@ func (s speaker) Failed(message string) {
 		s.m.log.Warn("a failure could not be told", "session", string(s.sid), "error", err)
 	}
 }
+
+// Ask implements [agent.Background].
+func (s speaker) Ask(context.Context, agent.Approval) (agent.Decision, error) {
+	return agent.Decision{Outcome: frames.Rejected, Cause: frames.CausePolicy}, errors.New("asking outside of turns is not built")
+}
+
+// Question implements [agent.Background].
+func (s speaker) Question(context.Context, ...frames.Question) (agent.Answers, error) {
+	return agent.Answers{Outcome: frames.Cancelled}, errors.New("asking outside of turns is not built")
+}
+
+// Save implements [agent.Background].
+func (s speaker) Save(context.Context, json.RawMessage) error {
+	return errors.New("keeping state is not built")
+}
+
+// Title implements [agent.Background].
+func (s speaker) Title(context.Context, string) error { return errors.New("titles are not built") }
