@@ -11,6 +11,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 	"github.com/muxhost/muxhost/host/agent/internal/proc"
 )
 
@@ -75,7 +76,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.maxLine == 0 {
-		o.maxLine = maxLine
+		o.maxLine = acprpc.MaxLine
 	}
 	return o
 }
@@ -170,7 +171,6 @@ func (d *driver) hadTurns(id string, n int) bool {
 
 var (
 	errClosed = errors.New("acp: the agent was closed")
-	errGone   = errors.New("the agent ended")
 )
 
 // vendor is the prefix of event types that are the protocol's own.

@@ -6,10 +6,11 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // permit takes a permission request: somebody is asked beside the lane.
-func (l *link) permit(in inbound, p permission) {
+func (l *link) permit(in acprpc.Inbound, p permission) {
 	th := l.thread(p.SessionID)
 	if th == nil {
 		l.hold(func() { l.permit(in, p) })
@@ -21,13 +22,13 @@ func (l *link) permit(in inbound, p permission) {
 	}
 	at, ts := th.asker()
 	if ts == nil {
-		if l.conn.reply(in.id, permissionAnswer{reject(p.Options)}) {
+		if l.conn.Reply(in.ID, permissionAnswer{reject(p.Options)}) {
 			th.bg.Failed(fmt.Sprintf("%s asked for permission (%s) while no turn ran; it was rejected, because nobody can be asked then",
-				l.opt.Name, plain(p.ToolCall["title"])))
+				l.opt.Name, acprpc.Plain(p.ToolCall["title"])))
 		}
 		return
 	}
-	id := plain(p.ToolCall["toolCallId"])
+	id := acprpc.Plain(p.ToolCall["toolCallId"])
 	t := at.tool(id)
 	if !t.ended {
 		delete(p.ToolCall, "status") // it is that of the request
@@ -36,7 +37,7 @@ func (l *link) permit(in inbound, p permission) {
 	}
 	a := agent.Approval{Call: frames.CallID(id), Tool: t.describe(), Input: t.input()}
 	ctx, cancel := context.WithCancel(ts.ctx)
-	if !l.conn.attend(in.id, cancel) {
+	if !l.conn.Attend(in.ID, cancel) {
 		cancel() // withdrawn already
 		return
 	}
@@ -56,7 +57,7 @@ func (l *link) thread(id string) *thread {
 }
 
 // ask asks whether a call may run and hands the answer to the agent.
-func (l *link) ask(ctx context.Context, ts *turnState, th *thread, t *tool, in inbound, options []permissionOption, a agent.Approval) {
+func (l *link) ask(ctx context.Context, ts *turnState, th *thread, t *tool, in acprpc.Inbound, options []permissionOption, a agent.Approval) {
 	d, err := ts.Ask(ctx, a)
 	switch {
 	case ctx.Err() != nil && !d.Allowed():
@@ -68,7 +69,7 @@ func (l *link) ask(ctx context.Context, ts *turnState, th *thread, t *tool, in i
 	if !d.Allowed() {
 		ts.rejected.Store(true)
 	}
-	if !l.conn.reply(in.id, permissionAnswer{out}) || d.Allowed() && out.Outcome == "selected" {
+	if !l.conn.Reply(in.ID, permissionAnswer{out}) || d.Allowed() && out.Outcome == "selected" {
 		return
 	}
 	// The agent may say nothing more of a call that it was refused.
@@ -134,4 +135,15 @@ func refusal(d agent.Decision, out outcome) string {
 		text += " Feedback: " + d.Feedback
 	}
 	return text
+}
+
+// unanswered is what means that nobody answered a request.
+func unanswered(in acprpc.Inbound) any {
+	switch in.Method {
+	case "session/request_permission":
+		return permissionAnswer{outcome{Outcome: "cancelled"}}
+	case "elicitation/create":
+		return elicitationAnswer{Action: "cancel"}
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // childGrace is how long a cancelled subagent may take to end; its parent's turn
@@ -79,7 +80,7 @@ func (th *thread) subagent(u update) {
 	}
 	if len(s.capabilities) > 0 {
 		var c map[string]json.RawMessage
-		kid.child.cancellable = json.Unmarshal(s.capabilities, &c) == nil && !isNull(c["cancel"])
+		kid.child.cancellable = json.Unmarshal(s.capabilities, &c) == nil && !acprpc.IsNull(c["cancel"])
 	}
 	if reason, over := childEnd(s); over {
 		kid.finishChild(reason)
@@ -132,7 +133,7 @@ func (th *thread) adoptChild(s childState) *thread {
 	title, _ := frames.Preview(firstOf(s.title, s.description, "subagent"), 200)
 	prompt := frames.Text(firstOf(s.description, s.title, "(the agent did not say what it asked of its subagent)"))
 	c, err := ts.Spawn(l.ctx, agent.Spawn{
-		Agent: l.opt.Name, Title: title, Config: marshal(map[string]string{subagentKey: token}),
+		Agent: l.opt.Name, Title: title, Config: acprpc.Marshal(map[string]string{subagentKey: token}),
 		Prompt: []frames.ContentBlock{prompt},
 	})
 	if err != nil {
@@ -264,9 +265,9 @@ func (c *childAgent) wait(r *run) error {
 			ids[id] = t.below(th)
 		}
 	})
-	l.conn.giveUpAll(func(in inbound) bool { return ids[sessionOf(in)] })
+	l.conn.GiveUpAll(func(in acprpc.Inbound) bool { return ids[acprpc.SessionOf(in)] })
 	if tell {
-		l.conn.notify("session/cancel", map[string]string{"sessionId": th.id})
+		l.conn.Notify("session/cancel", map[string]string{"sessionId": th.id})
 		after(th.child.done, childGrace)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // client is the agent of one session of the host. Its link ends when the agent
@@ -174,7 +175,7 @@ func (c *client) Configure(ctx context.Context, options json.RawMessage) error {
 		defer cancel()
 		now := maps.Clone(conf)
 		if _, ok := now["mode"]; !ok && l.mode.current() != "" {
-			now["mode"] = marshal(l.mode.current())
+			now["mode"] = acprpc.Marshal(l.mode.current())
 		}
 		if err := l.apply(ctx, now); err != nil {
 			return fmt.Errorf("acp: %s: %w", c.d.opt.Name, err)

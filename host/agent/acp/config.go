@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // subagentKey is the key of a session's config that names a subagent.
@@ -27,7 +29,7 @@ const (
 func decodeConfig(config, options json.RawMessage) (token string, conf map[string]json.RawMessage, err error) {
 	conf = map[string]json.RawMessage{}
 	for _, raw := range []json.RawMessage{config, options} {
-		if isNull(raw) {
+		if acprpc.IsNull(raw) {
 			continue
 		}
 		var m map[string]json.RawMessage
@@ -36,7 +38,7 @@ func decodeConfig(config, options json.RawMessage) (token string, conf map[strin
 		}
 		maps.Copy(conf, m)
 	}
-	token = plain(conf[subagentKey])
+	token = acprpc.Plain(conf[subagentKey])
 	delete(conf, subagentKey)
 	return token, conf, nil
 }
@@ -118,7 +120,7 @@ func (l *link) setMode(ctx context.Context, mode string) error {
 	l.mode.mu.Lock()
 	l.mode.want, l.mode.settled = mode, false
 	l.mode.mu.Unlock()
-	if err := l.conn.call(ctx, method, params, nil); err != nil {
+	if err := l.conn.Call(ctx, method, params, nil); err != nil {
 		return fmt.Errorf("the mode %q could not be set: %w", mode, err)
 	}
 	l.mode.mu.Lock()
@@ -158,7 +160,7 @@ func (g *guard) drifted(u update) bool {
 		g.options = options
 		for _, o := range options {
 			if o.is("mode") {
-				now = plain(o.Current)
+				now = acprpc.Plain(o.Current)
 			}
 		}
 	}
@@ -207,7 +209,7 @@ func (l *link) apply(ctx context.Context, conf map[string]json.RawMessage) error
 	mode := l.mode.modes[0]
 	for _, key := range slices.Sorted(maps.Keys(conf)) {
 		if key == "mode" {
-			mode = plain(conf[key])
+			mode = acprpc.Plain(conf[key])
 			continue
 		}
 		if err := l.setOption(ctx, key, conf[key]); err != nil {
@@ -239,7 +241,7 @@ func (l *link) setOption(ctx context.Context, key string, value json.RawMessage)
 		params["configId"], params["value"] = o.ID, value
 		if o.Type == "boolean" {
 			params["type"] = "boolean"
-		} else if v := o.values(); len(v) > 0 && !slices.Contains(v, plain(value)) {
+		} else if v := o.values(); len(v) > 0 && !slices.Contains(v, acprpc.Plain(value)) {
 			return fmt.Errorf("the agent's option %q cannot be %s; it offers: %s", key, value, list(v))
 		}
 	case key == "model" && l.mode.legacyModels():
@@ -251,7 +253,7 @@ func (l *link) setOption(ctx context.Context, key string, value json.RawMessage)
 	var now struct {
 		Options []configOption `json:"configOptions"`
 	}
-	if err := l.conn.call(ctx, method, params, &now); err != nil {
+	if err := l.conn.Call(ctx, method, params, &now); err != nil {
 		return err
 	}
 	if now.Options != nil {

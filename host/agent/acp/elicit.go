@@ -10,6 +10,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // elicitation asks a person to fill in a form, or to open an address.
@@ -72,7 +73,7 @@ func (p property) flag(name string) bool {
 }
 
 // elicit takes a request for a person's words.
-func (l *link) elicit(in inbound, p elicitation) {
+func (l *link) elicit(in acprpc.Inbound, p elicitation) {
 	th := l.thread(p.SessionID)
 	if th == nil {
 		l.hold(func() { l.elicit(in, p) })
@@ -89,13 +90,13 @@ func (l *link) elicit(in inbound, p elicitation) {
 		why = "no turn runs, so nobody can be asked"
 	}
 	if why != "" {
-		if l.conn.reply(in.id, elicitationAnswer{Action: "decline"}) {
+		if l.conn.Reply(in.ID, elicitationAnswer{Action: "decline"}) {
 			th.bg.Failed(l.opt.Name + " asked a question that was declined: " + why)
 		}
 		return
 	}
 	ctx, cancel := context.WithCancel(ts.ctx)
-	if !l.conn.attend(in.id, cancel) {
+	if !l.conn.Attend(in.ID, cancel) {
 		cancel() // withdrawn already
 		return
 	}
@@ -105,7 +106,7 @@ func (l *link) elicit(in inbound, p elicitation) {
 		if err != nil {
 			a = agent.Answers{Outcome: frames.Cancelled}
 		}
-		l.conn.reply(in.id, f.answer(a))
+		l.conn.Reply(in.ID, f.answer(a))
 	})
 }
 

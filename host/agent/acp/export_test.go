@@ -30,18 +30,8 @@ func NewTest(o Options, start func(agent.Session) (TestPeer, error)) agent.Drive
 	})
 }
 
-// MaxLine is maxLine.
-const MaxLine = maxLine
-
 // WithMaxLine returns o with a limit for lines.
 func WithMaxLine(o Options, n int) Options {
 	o.maxLine = n
 	return o
-}
-
-// DecodeLine decodes one line as the stream does.
-func DecodeLine(line []byte) (shown []byte, method string, why string) {
-	var s stream
-	shown, why = s.decode(line)
-	return shown, s.current.method, why
 }

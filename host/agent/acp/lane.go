@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // laneSize is how many jobs may wait; whoever brings one more waits itself, which
@@ -70,7 +72,7 @@ func (l *lane) put(job func()) bool {
 func (l *lane) do(ctx context.Context, job func()) error {
 	done := make(chan struct{})
 	if !l.put(func() { job(); close(done) }) {
-		return errGone
+		return acprpc.ErrGone
 	}
 	select {
 	case <-done:
@@ -82,7 +84,7 @@ func (l *lane) do(ctx context.Context, job func()) error {
 		case <-done:
 			return nil
 		default:
-			return errGone
+			return acprpc.ErrGone
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/agent/acp"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 	"github.com/muxhost/muxhost/host/agent/agenttest"
 )
 
@@ -185,8 +186,8 @@ func TestJunkIsSkippedAndReported(t *testing.T) {
 // Quirk 32: a line may have 32 MiB; one that is longer is skipped and the next read.
 func TestLongLines(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		if acp.MaxLine != 32<<20 {
-			t.Errorf("a line may have %d bytes; want 32 MiB", acp.MaxLine)
+		if acprpc.MaxLine != 32<<20 {
+			t.Errorf("a line may have %d bytes; want 32 MiB", acprpc.MaxLine)
 		}
 		const limit = 1 << 20
 		s := open(t, agenttest.Script{}, driver(t, acp.WithMaxLine(acp.Options{}, limit), func(f *fake) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 const (
@@ -31,7 +32,7 @@ type link struct {
 	opt  Options
 	s    agent.Session
 	peer peer
-	conn *conn
+	conn *acprpc.Conn
 	lane *lane
 	caps initialized
 	mode guard
@@ -70,9 +71,9 @@ func dial(ctx context.Context, d *driver, s agent.Session) (*link, error) {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	in, out, log := p.pipes()
 	l.lane = newLane(l.opt.Quiet, l.idle)
-	l.conn = newConn(newStream(out, in, l.opt.maxLine, l.noise))
+	l.conn = acprpc.New(out, in, acprpc.Options{MaxLine: l.opt.maxLine, Junk: l.noise, Unanswered: unanswered})
 	l.wg.Go(func() { l.log.drain(log); close(l.logged) })
-	l.conn.run(l.receive)
+	l.conn.Run(l.receive)
 	l.wg.Go(l.watch)
 	if err := l.hello(ctx); err != nil {
 		err = l.because(err)
@@ -91,7 +92,7 @@ func (l *link) hello(ctx context.Context) error {
 	if !l.opt.NoSubagents {
 		caps["subagents"] = struct{}{}
 	}
-	err := l.conn.call(ctx, "initialize", map[string]any{
+	err := l.conn.Call(ctx, "initialize", map[string]any{
 		"protocolVersion": 1, "clientCapabilities": caps,
 		"clientInfo": map[string]string{"name": "muxhost", "title": "muxhost", "version": "1"},
 	}, &l.caps)
@@ -103,20 +104,20 @@ func (l *link) hello(ctx context.Context) error {
 	case l.opt.AuthMethod == "":
 		return nil
 	}
-	return l.conn.call(ctx, "authenticate", map[string]string{"methodId": l.opt.AuthMethod}, nil)
+	return l.conn.Call(ctx, "authenticate", map[string]string{"methodId": l.opt.AuthMethod}, nil)
 }
 
 // watch waits for the end of the agent, however it comes, and ends what is left.
 func (l *link) watch() {
 	defer close(l.ended)
-	for quit := l.conn.quit; ; {
+	for quit := l.conn.Ending(); ; {
 		select {
-		case <-l.conn.read:
+		case <-l.conn.Done():
 			after(l.peer.exited(), pipeDelay)
 		case <-l.peer.exited():
-			after(l.conn.read, pipeDelay) // what it wrote before is read first
+			after(l.conn.Done(), pipeDelay) // what it wrote before is read first
 		case <-quit:
-			if quit = nil; l.conn.err != errStuck {
+			if quit = nil; l.conn.Err() != acprpc.ErrStuck {
 				continue // an orderly end; see stop
 			}
 		}
@@ -124,10 +125,10 @@ func (l *link) watch() {
 	}
 	l.how = l.peer.kill()
 	_, out, log := l.peer.pipes()
-	after(l.conn.read, pipeDelay)
+	after(l.conn.Done(), pipeDelay)
 	closeReader(out) // somebody unknown may hold it still
-	l.conn.wait()
-	l.conn.giveUpAll(func(inbound) bool { return true })
+	l.conn.Wait()
+	l.conn.GiveUpAll(func(acprpc.Inbound) bool { return true })
 	after(l.logged, pipeDelay)
 	closeReader(log)
 	<-l.logged
@@ -171,9 +172,9 @@ func (l *link) storing() context.Context { return context.WithoutCancel(l.ctx) }
 // alive reports whether the agent still runs.
 func (l *link) alive() bool {
 	select {
-	case <-l.conn.read:
+	case <-l.conn.Done():
 		return false
-	case <-l.conn.quit:
+	case <-l.conn.Ending():
 		return false
 	default:
 		return true
@@ -197,8 +198,8 @@ func (l *link) because(err error) error {
 // login is what to do about an error that asks for a login.
 func (l *link) login(err error) string {
 	const authRequired = -32000
-	e, ok := errors.AsType[*callError](err)
-	if !ok || e.code != authRequired || len(l.caps.Auth) == 0 {
+	e, ok := errors.AsType[*acprpc.CallError](err)
+	if !ok || e.Code != authRequired || len(l.caps.Auth) == 0 {
 		return ""
 	}
 	var ways []string
@@ -220,7 +221,7 @@ func (l *link) kill() {
 func (l *link) stop(hurry <-chan struct{}) {
 	l.leaving.Store(true)
 	l.bye(hurry)
-	l.conn.end(errGone)
+	l.conn.End(acprpc.ErrGone)
 	if !l.exits(l.opt.StopWait, hurry) {
 		l.peer.terminate()
 		l.exits(l.opt.TermWait, hurry)
@@ -241,7 +242,7 @@ func (l *link) bye(hurry <-chan struct{}) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, closeCall)
 	defer cancel()
-	_, ch := l.conn.start("session/close", map[string]string{"sessionId": id})
+	_, ch := l.conn.Start("session/close", map[string]string{"sessionId": id})
 	select {
 	case <-ch:
 	case <-ctx.Done():
@@ -275,43 +276,43 @@ func (l *link) release() {
 
 // receive hands a message of the agent to the lane. It runs where the agent's
 // output is read, so it must not wait for an answer of the agent.
-func (l *link) receive(in inbound) {
-	switch in.method {
+func (l *link) receive(in acprpc.Inbound) {
+	switch in.Method {
 	case "session/update":
 		var p struct {
 			SessionID string          `json:"sessionId"`
 			Update    json.RawMessage `json:"update"`
 		}
-		if json.Unmarshal(in.params, &p) == nil && in.id == nil {
+		if json.Unmarshal(in.Params, &p) == nil && in.ID == nil {
 			l.lane.put(func() { l.update(p.SessionID, decodeUpdate(p.Update)) })
 			return
 		}
 	case "session/request_permission":
 		var p permission
-		if in.id != nil && json.Unmarshal(in.params, &p) == nil {
+		if in.ID != nil && json.Unmarshal(in.Params, &p) == nil {
 			l.lane.put(func() { l.permit(in, p) })
 			return
 		}
 	case "elicitation/create":
 		var p elicitation
-		if in.id != nil && json.Unmarshal(in.params, &p) == nil {
-			p.raw = in.params
+		if in.ID != nil && json.Unmarshal(in.Params, &p) == nil {
+			p.raw = in.Params
 			l.lane.put(func() { l.elicit(in, p) })
 			return
 		}
 	default:
-		if in.id != nil {
-			l.conn.reject(in.id, codeNoMethod, "this host does not offer "+in.method)
+		if in.ID != nil {
+			l.conn.Reject(in.ID, acprpc.CodeNoMethod, "this host does not offer "+in.Method)
 		}
 	}
-	if in.id != nil {
-		l.conn.reject(in.id, codeBadParams, "the params are not as the protocol says")
+	if in.ID != nil {
+		l.conn.Reject(in.ID, acprpc.CodeBadParams, "the params are not as the protocol says")
 	}
 	l.lane.put(func() { l.note(in) })
 }
 
 // note keeps a message that means nothing to the host.
-func (l *link) note(in inbound) {
+func (l *link) note(in acprpc.Inbound) {
 	if l.main == nil {
 		l.hold(func() { l.note(in) })
 		return
@@ -320,7 +321,7 @@ func (l *link) note(in inbound) {
 		Method string          `json:"method"`
 		Params json.RawMessage `json:"params,omitempty"`
 	}
-	l.main.vendor("notification", marshal(noted{in.method, in.params}))
+	l.main.vendor("notification", acprpc.Marshal(noted{in.Method, in.Params}))
 }
 
 // update routes an update to its session. It may come before the answer that names
@@ -345,7 +346,7 @@ func (l *link) update(id string, u update) {
 
 // foreign keeps an update of a session that the host does not have.
 func (l *link) foreign(id string, u update) {
-	l.main.vendor("foreign", marshal(map[string]any{"sessionId": id, "update": u.raw}))
+	l.main.vendor("foreign", acprpc.Marshal(map[string]any{"sessionId": id, "update": u.raw}))
 }
 
 // defers keeps f while a subagent's session is being opened: what waits there may say

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 const (
@@ -164,7 +165,7 @@ func (c *client) enter(ctx context.Context, l *link) error {
 func (c *client) remember(ctx context.Context, l *link, id string) {
 	c.past.id, c.past.owner = id, c.session.ID
 	note := sessionNote{id, c.session.ID, frames.ValidText(l.caps.Agent.Name), frames.ValidText(l.caps.Agent.Version)}
-	c.owed = agent.Raw{Type: vendorType(sessionKind), Data: marshal(note)}
+	c.owed = agent.Raw{Type: vendorType(sessionKind), Data: acprpc.Marshal(note)}
 	if c.session.Background.Emit(ctx, c.owed) == nil {
 		c.owed = agent.Raw{}
 	}
@@ -189,7 +190,7 @@ func (l *link) open(ctx context.Context, method, id string) (o opened, err error
 	if id != "" {
 		params["sessionId"] = id
 	}
-	err = l.conn.call(ctx, method, params, &o)
+	err = l.conn.Call(ctx, method, params, &o)
 	return o, err
 }
 
@@ -213,14 +214,14 @@ func (l *link) load(ctx context.Context, id string) (opened, error) {
 // unmute waits until the agent is silent, and counts what it says from then on.
 func (l *link) unmute(ctx context.Context) error {
 	for range maxReplay {
-		silent := time.Duration(time.Now().UnixNano() - l.conn.heard.Load())
+		silent := time.Since(l.conn.Heard())
 		if silent >= l.opt.Quiet {
 			break
 		}
 		select {
 		case <-time.After(l.opt.Quiet - silent):
-		case <-l.conn.read:
-			return errGone
+		case <-l.conn.Done():
+			return acprpc.ErrGone
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

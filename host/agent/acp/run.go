@@ -9,6 +9,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // closeGrace is [Options.CancelGrace] where the agent is being closed, and its
@@ -40,7 +41,7 @@ func (r *run) run(params map[string]any) (agent.Result, error) {
 	if err := l.lane.do(l.ctx, func() { l.main.begin(ts) }); err != nil {
 		return agent.Result{}, l.because(err)
 	}
-	_, ch := l.conn.start("session/prompt", params)
+	_, ch := l.conn.Start("session/prompt", params)
 	res, err := r.wait(ch)
 	if err == nil && ts.ctx.Err() == nil {
 		r.awaitKids()
@@ -78,7 +79,7 @@ func (r *run) end(th *thread) (over bool, err error) {
 
 // wait waits for the agent's answer to the prompt. A turn that is cancelled is
 // cancelled at the agent too, and the agent is killed if it does not end it.
-func (r *run) wait(ch <-chan response) (p prompted, err error) {
+func (r *run) wait(ch <-chan acprpc.Response) (p prompted, err error) {
 	for {
 		select {
 		case res := <-ch:
@@ -91,15 +92,15 @@ func (r *run) wait(ch <-chan response) (p prompted, err error) {
 	}
 }
 
-func (r *run) take(res response) (p prompted, err error) {
-	if res.err != nil {
-		_, refused := errors.AsType[*callError](res.err)
+func (r *run) take(res acprpc.Response) (p prompted, err error) {
+	if res.Err != nil {
+		_, refused := errors.AsType[*acprpc.CallError](res.Err)
 		r.delivered = refused
-		return p, res.err
+		return p, res.Err
 	}
 	r.delivered = true
-	if !isNull(res.result) {
-		if err := json.Unmarshal(res.result, &p); err != nil {
+	if !acprpc.IsNull(res.Result) {
+		if err := json.Unmarshal(res.Result, &p); err != nil {
 			return p, fmt.Errorf("the agent's answer to session/prompt is not as the protocol says: %w", err)
 		}
 	}
@@ -108,10 +109,10 @@ func (r *run) take(res response) (p prompted, err error) {
 
 // abort cancels the turn at the agent: first everything that it asks is answered,
 // also for its subagents, because some agents wait for that.
-func (r *run) abort(ch <-chan response) (prompted, error) {
+func (r *run) abort(ch <-chan acprpc.Response) (prompted, error) {
 	l := r.l
-	l.conn.giveUpAll(func(inbound) bool { return true })
-	l.conn.notify("session/cancel", map[string]string{"sessionId": l.sessionID()})
+	l.conn.GiveUpAll(func(acprpc.Inbound) bool { return true })
+	l.conn.Notify("session/cancel", map[string]string{"sessionId": l.sessionID()})
 	grace := l.opt.CancelGrace
 	if errors.Is(context.Cause(r.ts.ctx), errClosed) {
 		grace = min(grace, closeGrace)
@@ -142,7 +143,7 @@ func (r *run) patience() time.Duration {
 
 // silence is for how long the agent has said nothing.
 func (r *run) silence() time.Duration {
-	return time.Duration(time.Now().UnixNano() - r.l.conn.heard.Load())
+	return time.Since(r.l.conn.Heard())
 }
 
 // stalled reports a silent agent, and in the end cancels its turn. While a person is
@@ -151,8 +152,8 @@ func (r *run) stalled() {
 	l := r.l
 	silent := r.silence()
 	switch {
-	case l.conn.asking():
-		l.conn.heard.Store(time.Now().UnixNano())
+	case l.conn.Asking():
+		l.conn.Touch()
 	case silent >= l.opt.StallTimeout:
 		r.ts.cancel(errStalled)
 	case silent >= l.opt.StallNotice && !r.noticed:
@@ -214,7 +215,7 @@ func (r *run) result(p prompted) agent.Result {
 // usageOf reads what the turn used, nil if the agent does not say.
 func usageOf(raw json.RawMessage) *frames.Usage {
 	var m map[string]json.RawMessage
-	if isNull(raw) || json.Unmarshal(raw, &m) != nil {
+	if acprpc.IsNull(raw) || json.Unmarshal(raw, &m) != nil {
 		return nil
 	}
 	return &frames.Usage{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 const (
@@ -170,9 +171,9 @@ func (th *thread) emit(events ...frames.Payload) {
 func (th *thread) vendor(kind string, raw json.RawMessage) {
 	switch {
 	case len(raw) > maxRaw:
-		raw = marshal(map[string]any{"truncated": th.whole(raw)})
+		raw = acprpc.Marshal(map[string]any{"truncated": th.whole(raw)})
 	case frames.CheckJSON(raw, frames.JSONLimits{}) != nil || !object(raw):
-		raw = marshal(map[string]string{"text": plain(raw)})
+		raw = acprpc.Marshal(map[string]string{"text": acprpc.Plain(raw)})
 	}
 	th.emit(agent.Raw{Type: vendorType(kind), Data: raw})
 }
@@ -351,10 +352,10 @@ func (th *thread) usage(u update) {
 		Amount   json.RawMessage `json:"amount"`
 		Currency string          `json:"currency"`
 	}
-	if !isNull(u.fields["cost"]) && json.Unmarshal(u.fields["cost"], &cost) == nil {
+	if !acprpc.IsNull(u.fields["cost"]) && json.Unmarshal(u.fields["cost"], &cost) == nil {
 		use.Cost, use.Currency = decimal(cost.Amount), cost.Currency
 	}
-	if !th.repeats("usage", marshal(use)) {
+	if !th.repeats("usage", acprpc.Marshal(use)) {
 		th.emit(frames.UsageUpdated{Usage: use})
 	}
 	th.rest(u, "used", "size", "cost")
@@ -373,7 +374,7 @@ func (th *thread) commands(u update) {
 	}
 	list = slices.DeleteFunc(list, func(c frames.Command) bool { return c.Name == "" })
 	list = slices.Clip(append([]frames.Command{}, list[:min(len(list), 128)]...))
-	if !th.repeats("commands", marshal(list)) {
+	if !th.repeats("commands", acprpc.Marshal(list)) {
 		th.emit(frames.CommandAvailable{Commands: list})
 	}
 	th.vendorOnce(u)

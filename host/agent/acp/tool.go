@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
+
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 const (
@@ -85,10 +87,10 @@ func (th *thread) toolUpdate(u update) {
 }
 
 func (t *tool) text(field string) string {
-	if isNull(t.fields[field]) {
+	if acprpc.IsNull(t.fields[field]) {
 		return ""
 	}
-	return plain(t.fields[field])
+	return acprpc.Plain(t.fields[field])
 }
 
 // name is what the tool is called: by the agent, or else its kind.
@@ -124,17 +126,17 @@ func (t *tool) input() json.RawMessage {
 	}
 	in := map[string]json.RawMessage{}
 	for _, k := range []string{"rawInput", "title", "kind", "content", "locations"} {
-		if v := t.fields[k]; !isNull(v) {
+		if v := t.fields[k]; !acprpc.IsNull(v) {
 			in[k] = v
 		}
 	}
-	return marshal(in)
+	return acprpc.Marshal(in)
 }
 
 // stored is raw as it can be kept in an event.
 func stored(raw json.RawMessage) json.RawMessage {
 	if frames.CheckJSON(raw, frames.JSONLimits{}) != nil {
-		return marshal(map[string]string{"text": plain(raw)})
+		return acprpc.Marshal(map[string]string{"text": acprpc.Plain(raw)})
 	}
 	return raw
 }
@@ -290,11 +292,11 @@ func (th *thread) details(t *tool) json.RawMessage {
 		delete(left, k)
 	}
 	if len(t.meta) > 0 {
-		left["_meta"] = marshal(t.meta)
+		left["_meta"] = acprpc.Marshal(t.meta)
 	}
-	raw := stored(marshal(left))
+	raw := stored(acprpc.Marshal(left))
 	if len(raw) > maxDetails {
-		return marshal(map[string]any{"truncated": th.whole(raw)})
+		return acprpc.Marshal(map[string]any{"truncated": th.whole(raw)})
 	}
 	return raw
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // The parts of the protocol that a host acts on. Everything else stays raw.
@@ -36,7 +38,7 @@ type authMethod struct {
 // can reports whether a session capability is offered: any object means yes.
 func (i *initialized) can(name string) bool {
 	raw := i.Capabilities.Session[name]
-	return !isNull(raw) && string(raw) != "false"
+	return !acprpc.IsNull(raw) && string(raw) != "false"
 }
 
 // opened is the answer to session/new, load, resume and fork.
@@ -137,16 +139,16 @@ type update struct {
 func decodeUpdate(raw json.RawMessage) update {
 	u := update{raw: raw}
 	if json.Unmarshal(raw, &u.fields) == nil {
-		u.kind = plain(u.fields["sessionUpdate"])
+		u.kind = acprpc.Plain(u.fields["sessionUpdate"])
 	}
 	return u
 }
 
 func (u update) text(field string) string {
-	if isNull(u.fields[field]) {
+	if acprpc.IsNull(u.fields[field]) {
 		return ""
 	}
-	return plain(u.fields[field])
+	return acprpc.Plain(u.fields[field])
 }
 
 // rest returns the fields of the update beside those named, or nil.
@@ -160,7 +162,7 @@ func (u update) rest(known ...string) json.RawMessage {
 	if len(left) == 0 {
 		return nil
 	}
-	return marshal(left)
+	return acprpc.Marshal(left)
 }
 
 // content is a content block of the agent, with its bytes.
@@ -188,7 +190,7 @@ type toolContent struct {
 
 // decimal is a JSON number as a decimal string without exponent, or "".
 func decimal(raw json.RawMessage) string {
-	f, err := strconv.ParseFloat(plain(raw), 64)
+	f, err := strconv.ParseFloat(acprpc.Plain(raw), 64)
 	if err != nil || f < 0 || f > 1e12 {
 		return ""
 	}
@@ -197,7 +199,7 @@ func decimal(raw json.RawMessage) string {
 
 // whole is a JSON number as an integer that clients can hold, or 0.
 func whole(raw json.RawMessage) int64 {
-	f, err := strconv.ParseFloat(plain(raw), 64)
+	f, err := strconv.ParseFloat(acprpc.Plain(raw), 64)
 	if err != nil || f < 0 || f >= 1<<53 {
 		return 0
 	}

@@ -1,10 +1,10 @@
-package acp_test
+package acprpc_test
 
 import (
 	"encoding/json"
 	"testing"
 
-	"github.com/muxhost/muxhost/host/agent/acp"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // Whatever a line holds, it is shown to the connection as one well-formed message, or
@@ -18,7 +18,7 @@ func FuzzLine(f *testing.F) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		shown, method, why := acp.DecodeLine(line)
+		shown, method, why := acprpc.DecodeLine(line)
 		if shown != nil && why != "" {
 			t.Errorf("%q is shown as %s, and refused: %s", line, shown, why)
 		}

@@ -1,4 +1,4 @@
-package acp
+package acprpc
 
 import (
 	"bufio"
@@ -18,26 +18,30 @@ import (
 )
 
 const (
-	// maxLine is the longest message in bytes, the limit of the protocol's own
+	// MaxLine is the longest message in bytes, the limit of the protocol's own
 	// libraries. A longer one is skipped.
-	maxLine = 32 << 20
-	// maxOut is how many messages may wait for the agent to read them. One more
-	// ends the connection: the agent does not read.
+	MaxLine = 32 << 20
+	// maxOut is how many messages may wait for the peer to read them. One more
+	// ends the connection: the peer does not read.
 	maxOut = 1024
 )
 
-var errStuck = fmt.Errorf("the agent does not read what it is sent: %d messages wait; it was ended", maxOut)
+// Why a connection ends.
+var (
+	ErrStuck = fmt.Errorf("it does not read what it is sent: %d messages wait; it was ended", maxOut)
+	ErrGone  = errors.New("the agent ended")
+)
 
-// inbound is a request or a notification of the agent, as it was written.
-type inbound struct {
-	id     json.RawMessage // nil on a notification
-	method string
-	params json.RawMessage
+// Inbound is a request or a notification of the peer, as it was written.
+type Inbound struct {
+	ID     json.RawMessage // as it was written; nil on a notification
+	Method string
+	Params json.RawMessage // nil if there are none
 }
 
 // stream is a tolerant line stream. What is no message is reported and skipped;
 // errors and ids may have any form. jsonrpc2 sees the answers to our calls and, of
-// the agent's messages, the method only: their bytes are in current.
+// the peer's messages, the method only: their bytes are in current.
 type stream struct {
 	r *bufio.Reader
 	w io.WriteCloser
@@ -46,10 +50,10 @@ type stream struct {
 	junk  func(line []byte, why string) // called by the reader
 	out   chan []byte                   // never closed
 
-	// current is the agent's message that is being handled. Only the goroutine
+	// current is the peer's message that is being handled. Only the goroutine
 	// that reads touches it.
-	current inbound
-	heard   atomic.Int64 // when the agent last said something, Unix nanoseconds
+	current Inbound
+	heard   atomic.Int64 // when the peer last said something, Unix nanoseconds
 
 	quit     chan struct{}
 	once     sync.Once
@@ -71,14 +75,14 @@ func newStream(r io.Reader, w io.WriteCloser, limit int, junk func([]byte, strin
 	return s
 }
 
-// write is the only writer of the agent's input.
+// write is the only writer of the peer's input.
 func (s *stream) write() {
 	defer s.w.Close()
 	for {
 		select {
 		case line := <-s.out:
 			if _, err := s.w.Write(line); err != nil {
-				return // the agent is gone; its exit is noticed elsewhere
+				return // the peer is gone; its exit is noticed elsewhere
 			}
 		case <-s.quit:
 			s.flush()
@@ -111,22 +115,22 @@ func (s *stream) send(v any) error {
 	}
 	select {
 	case <-s.quit:
-		return errGone
+		return ErrGone
 	default:
 	}
 	select {
 	case s.out <- b.Bytes():
 		return nil
 	default:
-		s.end(errStuck)
-		return errStuck
+		s.End(ErrStuck)
+		return ErrStuck
 	}
 }
 
 // WriteObject implements [jsonrpc2.ObjectStream].
 func (s *stream) WriteObject(v any) error { return s.send(v) }
 
-// answer answers a request of the agent with the id as it was written.
+// answer answers a request of the peer with the id as it was written.
 func (s *stream) answer(id json.RawMessage, result any) error {
 	return s.send(struct {
 		Version string          `json:"jsonrpc"`
@@ -135,7 +139,7 @@ func (s *stream) answer(id json.RawMessage, result any) error {
 	}{"2.0", id, result})
 }
 
-// refuse answers a request of the agent with an error.
+// refuse answers a request of the peer with an error.
 func (s *stream) refuse(id json.RawMessage, code int, message string) error {
 	type fault struct {
 		Code    int    `json:"code"`
@@ -148,14 +152,14 @@ func (s *stream) refuse(id json.RawMessage, code int, message string) error {
 	}{"2.0", id, fault{code, message}})
 }
 
-// end closes the agent's input once what is queued was written.
-func (s *stream) end(err error) {
+// End closes the peer's input once what is queued was written.
+func (s *stream) End(err error) {
 	s.once.Do(func() { s.err = err; close(s.quit) })
 }
 
 // Close implements [jsonrpc2.ObjectStream].
 func (s *stream) Close() error {
-	s.end(errGone)
+	s.End(ErrGone)
 	return nil
 }
 
@@ -234,13 +238,13 @@ func (s *stream) decode(line []byte) (b []byte, why string) {
 	if err := json.Unmarshal(line, &m); err != nil {
 		return nil, err.Error()
 	}
-	if isNull(m.ID) {
+	if IsNull(m.ID) {
 		m.ID = nil
 	}
 	switch {
 	case m.Method != nil && *m.Method != "":
-		s.current = inbound{m.ID, *m.Method, m.Params}
-		return marshal(struct {
+		s.current = Inbound{m.ID, *m.Method, m.Params}
+		return Marshal(struct {
 			Method string `json:"method"`
 		}{*m.Method}), ""
 	case m.ID == nil:
@@ -255,8 +259,8 @@ func (s *stream) decode(line []byte) (b []byte, why string) {
 
 // answerBytes is an answer to one of our calls in the form that jsonrpc2 reads.
 func answerBytes(id uint64, result, fault json.RawMessage) []byte {
-	if !isNull(fault) {
-		return marshal(struct {
+	if !IsNull(fault) {
+		return Marshal(struct {
 			ID    uint64          `json:"id"`
 			Error *jsonrpc2.Error `json:"error"`
 		}{id, readFault(fault)})
@@ -264,13 +268,13 @@ func answerBytes(id uint64, result, fault json.RawMessage) []byte {
 	if len(result) == 0 {
 		result = json.RawMessage("null")
 	}
-	return marshal(struct {
+	return Marshal(struct {
 		ID     uint64          `json:"id"`
 		Result json.RawMessage `json:"result"`
 	}{id, result})
 }
 
-// readFault reads an error in whatever form the agent wrote it.
+// readFault reads an error in whatever form the peer wrote it.
 func readFault(raw json.RawMessage) *jsonrpc2.Error {
 	var m struct {
 		Code    json.RawMessage  `json:"code"`
@@ -278,26 +282,26 @@ func readFault(raw json.RawMessage) *jsonrpc2.Error {
 		Data    *json.RawMessage `json:"data"`
 	}
 	if json.Unmarshal(raw, &m) != nil {
-		return &jsonrpc2.Error{Message: plain(raw)}
+		return &jsonrpc2.Error{Message: Plain(raw)}
 	}
-	f := &jsonrpc2.Error{Message: plain(m.Message), Data: m.Data}
-	if n, err := strconv.ParseFloat(plain(m.Code), 64); err == nil && n > -1e15 && n < 1e15 {
+	f := &jsonrpc2.Error{Message: Plain(m.Message), Data: m.Data}
+	if n, err := strconv.ParseFloat(Plain(m.Code), 64); err == nil && n > -1e15 && n < 1e15 {
 		f.Code = int64(n)
 	}
 	if f.Message == "" {
-		f.Message = plain(raw)
+		f.Message = Plain(raw)
 	}
 	return f
 }
 
 // ourID reads the id of an answer; ours are positive integers.
 func ourID(raw json.RawMessage) (uint64, bool) {
-	n, err := strconv.ParseUint(plain(raw), 10, 63)
+	n, err := strconv.ParseUint(Plain(raw), 10, 63)
 	return n, err == nil && n > 0
 }
 
-// plain is the text of a JSON string, and any other value as it is written.
-func plain(raw json.RawMessage) string {
+// Plain is the text of a JSON string, and any other value as it is written.
+func Plain(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return frames.ValidText(s)
@@ -305,13 +309,13 @@ func plain(raw json.RawMessage) string {
 	return frames.ValidText(string(bytes.TrimSpace(raw)))
 }
 
-func isNull(raw json.RawMessage) bool {
+func IsNull(raw json.RawMessage) bool {
 	raw = bytes.TrimSpace(raw)
 	return len(raw) == 0 || string(raw) == "null"
 }
 
-// marshal encodes what always can be encoded.
-func marshal(v any) json.RawMessage {
+// Marshal encodes what always can be encoded.
+func Marshal(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
