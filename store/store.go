@@ -67,6 +67,7 @@ const (
 	TableGrant   = "grant"   // key grantId
 	TableToken   = "token"   // key tokenId
 	TableBase    = "base"    // key sid: the fold of what was trimmed
+	TableState   = "state"   // key sid: what its agent keeps
 	TableHost    = "host"    // host-wide values
 )
 

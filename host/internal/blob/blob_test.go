@@ -22,6 +22,7 @@ import (
 type store interface {
 	Put(ctx context.Context, r io.Reader) (frames.BlobID, int64, error)
 	Read(ctx context.Context, id frames.BlobID, offset int64, limit int) (blob.Page, error)
+	Open(ctx context.Context, id frames.BlobID) (io.ReadCloser, error)
 	Used() int64
 	Close() error
 }
@@ -40,6 +41,32 @@ func open(t *testing.T, dir string, limit int64) *blob.Dir {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
+}
+
+// An opened blob yields the whole, however large, also while others read it.
+func TestAnOpenedBlobIsTheWhole(t *testing.T) {
+	both(t, 0, func(t *testing.T, s store) {
+		whole := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+		id, _, err := s.Put(t.Context(), bytes.NewReader(whole))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var readers [2]io.ReadCloser
+		for i := range readers {
+			if readers[i], err = s.Open(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range readers {
+			got, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(got, whole) {
+				t.Errorf("read %d bytes, %v; want the %d that were put", len(got), err, len(whole))
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // A blob's id is its SHA-256, pages put together are the whole, and the same
@@ -84,6 +111,9 @@ func TestOddIDsAreNotFound(t *testing.T) {
 	both(t, 0, func(t *testing.T, s store) {
 		zero := strings.Repeat("0", 64)
 		for _, id := range []string{"", "sha256-", "sha256-" + zero, "sha256-" + zero + "0", "sha256-../" + zero[3:], "../secret", "/etc/passwd", "SHA256-" + zero, "sha256-" + strings.Repeat("A", 64), zero} {
+			if r, err := s.Open(t.Context(), frames.BlobID(id)); !errors.Is(err, blob.ErrNotFound) || r != nil {
+				t.Errorf("Open(%q) = %v, %v, want nil, ErrNotFound", id, r, err)
+			}
 			if _, err := s.Read(t.Context(), frames.BlobID(id), 0, 10); !errors.Is(err, blob.ErrNotFound) {
 				t.Errorf("Read(%q) = %v, want ErrNotFound", id, err)
 			}

@@ -145,20 +145,38 @@ func (d *Dir) sync() error {
 	return nil
 }
 
-// Read returns at most limit bytes (0: [MaxPage], which is also the most) from
-// offset on. An id that is malformed or unknown is [ErrNotFound].
-func (d *Dir) Read(ctx context.Context, id frames.BlobID, offset int64, limit int) (Page, error) {
+// Open opens a whole blob; the caller closes it. An id that is malformed or unknown
+// is [ErrNotFound].
+func (d *Dir) Open(ctx context.Context, id frames.BlobID) (io.ReadCloser, error) {
+	f, err := d.open(ctx, id)
+	if err != nil {
+		return nil, err // and no typed nil
+	}
+	return f, nil
+}
+
+func (d *Dir) open(ctx context.Context, id frames.BlobID) (*os.File, error) {
 	if !ValidID(id) {
-		return Page{}, ErrNotFound
+		return nil, ErrNotFound
 	}
 	if err := ctx.Err(); err != nil {
-		return Page{}, err
+		return nil, err
 	}
 	f, err := d.root.Open(string(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Page{}, ErrNotFound
+		return nil, ErrNotFound
 	} else if err != nil {
-		return Page{}, fmt.Errorf("open a blob: %w", err)
+		return nil, fmt.Errorf("open a blob: %w", err)
+	}
+	return f, nil
+}
+
+// Read returns at most limit bytes (0: [MaxPage], which is also the most) from
+// offset on. An id that is malformed or unknown is [ErrNotFound].
+func (d *Dir) Read(ctx context.Context, id frames.BlobID, offset int64, limit int) (Page, error) {
+	f, err := d.open(ctx, id)
+	if err != nil {
+		return Page{}, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	info, err := f.Stat()

@@ -64,5 +64,16 @@ func (s *Memory) Read(_ context.Context, id frames.BlobID, offset int64, limit i
 	return Page{Data: slices.Clone(b[at : at+int64(n)]), Bytes: int64(len(b))}, nil
 }
 
+// Open opens a whole blob, or returns [ErrNotFound].
+func (s *Memory) Open(_ context.Context, id frames.BlobID) (io.ReadCloser, error) {
+	s.mu.Lock()
+	b, ok := s.blobs[id]
+	s.mu.Unlock()
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
 // Close does nothing.
 func (s *Memory) Close() error { return nil }

@@ -73,7 +73,7 @@ func (m *Manager) offerOptions(ctx context.Context, to agent.Configurable, optio
 func (a *actor) configure(c ConfigureArgs, placed func(frames.Session)) error {
 	s := &commit{by: c.By, next: a.rec.clone(), status: true, summary: true}
 	if c.Title != nil {
-		s.next.Title = frames.ValidText(*c.Title)
+		s.next.Title, s.next.Titled, s.next.Named = frames.ValidText(*c.Title), false, true
 		s.add(frames.SessionRenamed{Title: s.next.Title})
 	}
 	if c.Policy != nil {

@@ -76,6 +76,7 @@ func (m *Manager) conceiveFork(ctx context.Context, f ForkArgs) (*birth, error) 
 	}
 	return &birth{id: frames.SessionID(m.cfg.NewID()), by: f.By, rec: &record{
 		Agent: src.Agent, Cwd: src.Cwd, Title: cmp.Or(frames.ValidText(f.Title), src.Title),
+		Titled: f.Title == "" && src.Titled, Named: f.Title == "" && src.Named,
 		Parent: f.Session, Origin: frames.OriginFork,
 		Labels: src.Labels, Config: src.Config, Policy: src.Policy, Budget: src.Budget,
 	}}, nil

@@ -48,7 +48,7 @@ func (c *copying) run(ctx context.Context) error {
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
-	rows, err := c.rows()
+	rows, err := c.rows(ctx)
 	if err != nil {
 		return err
 	}
@@ -313,10 +313,17 @@ func sameJSON(a, b any) bool {
 }
 
 // rows are what makes the copied log a session.
-func (c *copying) rows() ([]store.Row, error) {
+func (c *copying) rows(ctx context.Context) ([]store.Row, error) {
 	r := c.b.rec
 	r.UpdatedAt = now()
 	rows := []store.Row{{Table: store.TableDirty, Key: string(c.b.id)}}
+	state, err := c.m.state(ctx, c.from.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if state != nil {
+		rows = append(rows, stateRow(c.b.id, state))
+	}
 	for _, id := range c.order {
 		content, ok := c.contexts[id]
 		if !ok || id == "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -176,6 +177,19 @@ func (p *publisher) Put(_ context.Context, r io.Reader) (frames.BlobID, int64, e
 	p.blobs[id] = bytes.Clone(b)
 	return id, int64(len(b)), nil
 }
+
+// Open implements what reads blobs.
+func (p *publisher) Open(_ context.Context, id frames.BlobID) (io.ReadCloser, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, ok := p.blobs[id]
+	if !ok {
+		return nil, errNoBlob
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+var errNoBlob = errors.New("there is no such blob")
 
 // status returns the last published status.
 func (p *publisher) status(sid frames.SessionID) frames.SessionStatus {

@@ -19,6 +19,8 @@ type record struct {
 	Agent     string            `json:"agent"`
 	Cwd       string            `json:"cwd"`
 	Title     string            `json:"title,omitempty"`
+	Titled    bool              `json:"titled,omitempty"` // the title is the agent's
+	Named     bool              `json:"named,omitempty"`  // a person named it: the agent does not any more
 	Parent    frames.SessionID  `json:"parent,omitempty"`
 	Root      frames.SessionID  `json:"root"`
 	Depth     int               `json:"depth"`

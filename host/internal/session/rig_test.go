@@ -69,7 +69,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	r.pub, r.disk = newPublisher(), &disk{Store: r.store}
 	cfg := session.Config{
-		Store: r.disk, Publisher: r.pub, Blobs: r.pub, Drivers: map[string]agent.Driver{"scripted": r.agent},
+		Store: r.disk, Publisher: r.pub, Blobs: r.pub, OpenBlob: r.pub.Open, Drivers: map[string]agent.Driver{"scripted": r.agent},
 		DefaultAgent: "scripted", NewID: r.ids.mint, Logger: slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	r.tweak(&cfg)

@@ -122,11 +122,15 @@ func (a *actor) open(t *turn) (agent.Agent, error) {
 	if closed != nil {
 		<-closed
 	}
+	var err error
+	if s.State, err = a.m.state(t.ctx, a.id); err != nil {
+		return nil, err
+	}
 	d := a.m.cfg.Drivers[name]
 	if d == nil {
 		return nil, &UnavailableError{name, errors.New("this host has no such agent any more")}
 	}
-	ag, err := d.Open(t.ctx, s)
+	ag, err = d.Open(t.ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("agent %q could not start: %w", name, err)
 	}
@@ -149,9 +153,10 @@ func (a *actor) employ(t *turn, ag agent.Agent) error {
 
 // introduce tells an agent of its session.
 func (a *actor) introduce() agent.Session {
+	back := speaker{a.m, a.id}
 	return agent.Session{
 		ID: a.id, Parent: a.rec.Parent, Depth: a.rec.Depth, Cwd: a.rec.Cwd, Config: a.rec.Config, Options: a.rec.Options,
-		Env: a.m.cfg.Env, Background: speaker{a.m, a.id},
+		Env: a.m.cfg.Env, Background: back, Base: back.base, ReadBlob: back.readBlob,
 		History: func(ctx context.Context, after frames.Seq, limit int) ([]frames.Event, error) {
 			return a.m.past(ctx, a.id, after, limit)
 		},

@@ -57,7 +57,9 @@ type Config struct {
 	Store     store.Store
 	Publisher Publisher
 	Blobs     Blobs
-	Drivers   map[string]agent.Driver
+	// OpenBlob opens a blob for an agent; nil keeps blobs from agents.
+	OpenBlob func(ctx context.Context, id frames.BlobID) (io.ReadCloser, error)
+	Drivers  map[string]agent.Driver
 	// DefaultAgent is used when session.create names none.
 	DefaultAgent string
 	// NewID mints ids: UUIDv7 strings.

@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -298,48 +296,3 @@ func (t *turn) Blob(ctx context.Context, r io.Reader) (frames.BlobID, int64, err
 	}
 	return t.a.m.cfg.Blobs.Put(ctx, r)
 }
-
-// speaker is the [agent.Background] of a session. It outlives actors.
-type speaker struct {
-	m   *Manager
-	sid frames.SessionID
-}
-
-// Emit implements [agent.Background].
-func (s speaker) Emit(ctx context.Context, events ...frames.Payload) error {
-	for {
-		a, err := s.m.live(s.sid)
-		if err != nil {
-			return err
-		}
-		if err := a.say(ctx, nil, events); err != errGone {
-			return err
-		}
-	}
-}
-
-// Failed implements [agent.Background].
-func (s speaker) Failed(message string) {
-	err := s.m.bare(s.sid, func(a *actor) error { a.complain(message); return nil })
-	if err != nil {
-		s.m.log.Warn("a failure could not be told", "session", string(s.sid), "error", err)
-	}
-}
-
-// Ask implements [agent.Background].
-func (s speaker) Ask(context.Context, agent.Approval) (agent.Decision, error) {
-	return agent.Decision{Outcome: frames.Rejected, Cause: frames.CausePolicy}, errors.New("asking outside of turns is not built")
-}
-
-// Question implements [agent.Background].
-func (s speaker) Question(context.Context, ...frames.Question) (agent.Answers, error) {
-	return agent.Answers{Outcome: frames.Cancelled}, errors.New("asking outside of turns is not built")
-}
-
-// Save implements [agent.Background].
-func (s speaker) Save(context.Context, json.RawMessage) error {
-	return errors.New("keeping state is not built")
-}
-
-// Title implements [agent.Background].
-func (s speaker) Title(context.Context, string) error { return errors.New("titles are not built") }
