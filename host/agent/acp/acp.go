@@ -97,16 +97,16 @@ func New(o Options) agent.Driver {
 }
 
 func newDriver(o Options, start func(agent.Session) (peer, error)) *driver {
-	return &driver{opt: o, start: start, kids: map[string]*thread{}, turns: map[string]int{}}
+	return &driver{opt: o, start: start, kids: map[string]*thread{}, turns: map[string]frames.TurnID{}}
 }
 
 type driver struct {
 	opt   Options
 	start func(agent.Session) (peer, error)
 
-	mu    sync.Mutex         // guards what follows; taken alone
-	kids  map[string]*thread // subagents whose session is being opened, by token
-	turns map[string]int     // how many turns an agent's session has had
+	mu    sync.Mutex               // guards what follows; taken alone
+	kids  map[string]*thread       // subagents whose session is being opened, by token
+	turns map[string]frames.TurnID // the last turn that an agent's session saw
 }
 
 // Info describes the driver.
@@ -154,24 +154,22 @@ func (d *driver) openChild(token string, s agent.Session) (agent.Agent, error) {
 	return &childAgent{thread: th, session: s, closing: make(chan struct{})}, nil
 }
 
-// setTurns notes how many turns an agent's session has had.
-func (d *driver) setTurns(id string, n int) {
+// reached notes the last turn that an agent's session has seen.
+func (d *driver) reached(id string, turn frames.TurnID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.turns[id] = n
+	d.turns[id] = turn
 }
 
-// hadTurns reports whether an agent's session is known to have had n turns.
-func (d *driver) hadTurns(id string, n int) bool {
+// endedWith reports whether turn is known to be the last that an agent's session saw.
+func (d *driver) endedWith(id string, turn frames.TurnID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	got, known := d.turns[id]
-	return known && got == n
+	last, known := d.turns[id]
+	return known && last == turn
 }
 
-var (
-	errClosed = errors.New("acp: the agent was closed")
-)
+var errClosed = errors.New("acp: the agent was closed")
 
 // vendor is the prefix of event types that are the protocol's own.
 const vendor = "acp.agentclientprotocol.com/"

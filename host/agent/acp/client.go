@@ -127,20 +127,16 @@ func (c *client) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agen
 	if err != nil {
 		return agent.Result{}, err
 	}
-	if c.owed.Data != nil {
-		if err := t.Emit(ctx, c.owed); err != nil {
-			return agent.Result{}, err
-		}
-		c.owed = agent.Raw{}
+	if err := c.settle(ctx, t.Emit); err != nil {
+		return agent.Result{}, err
 	}
+	c.d.reached(c.past.id, t.ID())
 	r := newRun(ctx, l, t)
 	res, err := r.run(params)
 	if r.delivered {
 		c.preface = ""
 	}
-	if c.past.read(context.WithoutCancel(ctx), c.session) == nil {
-		c.d.setTurns(c.past.id, c.past.began)
-	}
+	_ = c.past.read(context.WithoutCancel(ctx), c.session) // it is read again before it is needed
 	if !l.alive() {
 		c.drop()
 	}

@@ -517,9 +517,15 @@ func TestALoginIsHintedAt(t *testing.T) {
 // A fork of the host's session goes on in a fork of the agent's, where that is offered
 // and the source has gone no further; what that replays is dropped.
 func TestAForkIsAForkOfTheAgents(t *testing.T) {
-	for name, c := range map[string]struct{ caps, want string }{
-		"offered":     {`"fork":{}`, "session/fork"},
-		"not offered": {``, "session/new"},
+	newest := func(s *agenttest.Session) frames.TurnID { return s.LastTurn().ID() }
+	older := func(*agenttest.Session) frames.TurnID { return "older" }
+	for name, c := range map[string]struct {
+		caps, want string
+		at         func(*agenttest.Session) frames.TurnID
+	}{
+		"offered":            {`"fork":{}`, "session/fork", newest},
+		"not offered":        {``, "session/new", newest},
+		"the source went on": {`"fork":{}`, "session/new", older},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -542,8 +548,9 @@ func TestAForkIsAForkOfTheAgents(t *testing.T) {
 						}
 					}
 				})
-				prompt(t, open(t, agenttest.Script{}, inner))
-				fork := open(t, agenttest.Script{}, withForeign{inner, "s0"})
+				source := open(t, agenttest.Script{}, inner)
+				prompt(t, source)
+				fork := open(t, agenttest.Script{}, withForeign{inner, "s0", c.at(source)})
 				prompt(t, fork)
 				if len(opened) != 2 || opened[1] != c.want {
 					t.Errorf("opened with %v; want %s", opened, c.want)
@@ -551,7 +558,7 @@ func TestAForkIsAForkOfTheAgents(t *testing.T) {
 				if got := rawOf(fork, "session"); len(got) != 1 || field([]byte(got[0]), "sessionId") != "s1" {
 					t.Errorf("noted %v; want the fork's own session", got)
 				}
-				if n := count[frames.AssistantMessage](fork); c.caps != "" && n != 0 {
+				if n := count[frames.AssistantMessage](fork); c.want == "session/fork" && n != 0 {
 					t.Errorf("%d messages; want the replay dropped", n)
 				}
 			})
@@ -563,6 +570,7 @@ func TestAForkIsAForkOfTheAgents(t *testing.T) {
 type withForeign struct {
 	agent.Driver
 	id string
+	at frames.TurnID // that the log ends with
 }
 
 func (d withForeign) Open(ctx context.Context, s agent.Session) (agent.Agent, error) {
@@ -571,7 +579,11 @@ func (d withForeign) Open(ctx context.Context, s agent.Session) (agent.Agent, er
 			return nil, nil
 		}
 		data := json.RawMessage(fmt.Sprintf(`{"sessionId":%q,"for":"another"}`, d.id))
-		return []frames.Event{{Seq: 1, Type: "acp.agentclientprotocol.com/session", Data: data}}, nil
+		return []frames.Event{
+			{Seq: 1, Type: "acp.agentclientprotocol.com/session", Data: data},
+			{Seq: 2, Type: frames.TurnEndEvent, TurnID: d.at, Data: json.RawMessage(`{}`)},
+		}, nil
 	}
+	s.State = json.RawMessage(fmt.Sprintf(`{"sessionId":%q,"for":"another"}`, d.id))
 	return d.Driver.Open(ctx, s)
 }

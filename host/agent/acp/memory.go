@@ -24,59 +24,120 @@ const (
 // sessionKind is the vendor event that says which session of the agent this is.
 const sessionKind = "session"
 
-// sessionNote is the data of that event.
+// sessionNote is the data of that event, and what the session keeps as its state: a
+// log that was trimmed has the event no more.
 type sessionNote struct {
 	// SessionID is the agent's own; For is the host's session that it belongs to: a
-	// fork copies the event, and must not go on with its source's session.
+	// fork copies event and state, and must not go on with its source's session.
 	SessionID string           `json:"sessionId"`
 	For       frames.SessionID `json:"for"`
 	Agent     string           `json:"agent,omitempty"`
 	Version   string           `json:"version,omitempty"`
 }
 
-// past is what the session's log says of earlier turns.
+// past is what the session's log and its state say of earlier turns.
 type past struct {
-	seq   frames.Seq // up to which the log was read
+	begun bool       // the log was read before
+	seq   frames.Seq // up to which it was read
 	id    string     // the agent's session, "" if there is none
 	owner frames.SessionID
-	began int    // turns, with one that runs
-	ended int    // turns
-	told  string // the end of the conversation as text, up to the last turn that ended
-	fresh string // what was said in a turn that runs
+	last  frames.TurnID // the turn that ended last
+	told  string        // the end of the conversation as text, up to the last turn that ended
+	fresh string        // what was said in a turn that runs
 }
 
-// read reads the log from where it was read before.
+// read reads the log from where it was read before. Where its start was dropped, the
+// fold of that is read instead.
 func (p *past) read(ctx context.Context, s agent.Session) error {
-	if s.History == nil {
-		return nil
-	}
-	for {
+	for s.History != nil {
 		events, err := s.History(ctx, p.seq, historyPage)
 		if err != nil {
 			return fmt.Errorf("acp: reading the session's log: %w", err)
+		}
+		if len(events) == 0 { // a page may hold fewer than were asked for
+			break
+		}
+		if events[0].Seq > p.seq+1 {
+			based, err := p.rebase(ctx, s)
+			if err != nil {
+				return err
+			}
+			if based {
+				continue
+			}
 		}
 		for _, e := range events {
 			p.seq = e.Seq
 			p.take(e)
 		}
-		if len(events) == 0 { // a page may hold fewer than were asked for
-			return nil
+	}
+	if !p.begun { // later the log has what is newer
+		p.note(s.State)
+	}
+	p.begun = true
+	return nil
+}
+
+// rebase takes the fold of what was dropped from the log, if that goes further than
+// what was read.
+func (p *past) rebase(ctx context.Context, s agent.Session) (bool, error) {
+	if s.Base == nil {
+		return false, nil
+	}
+	v, seq, err := s.Base(ctx)
+	if err != nil {
+		return false, fmt.Errorf("acp: reading what the session's log began with: %w", err)
+	}
+	if v == nil || seq <= p.seq {
+		return false, nil
+	}
+	p.seq, p.told, p.fresh = seq, "", ""
+	for _, it := range v.Items {
+		if it.Kind == frames.ItemUser || it.Kind == frames.ItemAssistant && !it.Partial && !it.Void {
+			p.say(it.Kind == frames.ItemUser, it.Content)
 		}
 	}
+	p.settle()
+	for _, t := range v.Turns {
+		if t.EndSeq > 0 {
+			p.last = t.TurnID
+		}
+	}
+	return true, nil
+}
+
+func (p *past) note(raw json.RawMessage) {
+	var n sessionNote
+	if json.Unmarshal(raw, &n) == nil && n.SessionID != "" {
+		p.id, p.owner = n.SessionID, n.For
+	}
+}
+
+// say adds what somebody said to what may be told of the conversation.
+func (p *past) say(user bool, content []frames.ContentBlock) {
+	who := "You"
+	if user {
+		who = "User"
+	}
+	for _, b := range content {
+		if b.Type == "text" && b.Text != "" {
+			p.fresh = frames.Tail(p.fresh+who+": "+b.Text+"\n\n", maxPreface)
+		}
+	}
+}
+
+// settle makes what was said last a part of what is told.
+func (p *past) settle() {
+	p.told, p.fresh = frames.Tail(p.told+p.fresh, maxPreface), ""
 }
 
 func (p *past) take(e frames.Event) {
 	switch e.Type {
 	case vendorType(sessionKind):
-		var n sessionNote
-		if json.Unmarshal(e.Data, &n) == nil && n.SessionID != "" {
-			p.id, p.owner = n.SessionID, n.For
-		}
-	case frames.TurnStartEvent:
-		p.began++
+		p.note(e.Data)
 	case frames.TurnEndEvent:
-		p.ended++
-		p.told, p.fresh = frames.Tail(p.told+p.fresh, maxPreface), ""
+		p.last = e.TurnID
+		p.settle()
 	case frames.UserMessageEvent, frames.AssistantMessageEvent:
 		var m struct {
 			Content []frames.ContentBlock `json:"content"`
@@ -85,17 +146,9 @@ func (p *past) take(e frames.Event) {
 		if json.Unmarshal(e.Data, &m) != nil || m.Partial {
 			return
 		}
-		who := "User"
-		if e.Type == frames.AssistantMessageEvent {
-			who = "You"
-		}
-		for _, b := range m.Content {
-			if b.Type == "text" && b.Text != "" {
-				p.fresh = frames.Tail(p.fresh+who+": "+b.Text+"\n\n", maxPreface)
-			}
-		}
+		p.say(e.Type == frames.UserMessageEvent, m.Content)
 		if e.TurnID == "" {
-			p.told, p.fresh = frames.Tail(p.told+p.fresh, maxPreface), ""
+			p.settle()
 		}
 	}
 }
@@ -109,7 +162,7 @@ func (c *client) enter(ctx context.Context, l *link) error {
 	switch {
 	case c.past.id == "":
 	case c.past.owner != c.session.ID:
-		if l.caps.can("fork") && c.d.hadTurns(c.past.id, c.past.ended) {
+		if l.caps.can("fork") && c.d.endedWith(c.past.id, c.past.last) {
 			o, err = l.open(ctx, "session/fork", c.past.id)
 			if err == nil && o.ID == "" {
 				err = errors.New("the agent's answer names no session")
@@ -141,6 +194,9 @@ func (c *client) enter(ctx context.Context, l *link) error {
 			return errors.New("the agent's answer to session/new names no session")
 		}
 	}
+	if !fresh || forked {
+		c.d.reached(o.ID, c.past.last)
+	}
 	l.mode.learn(o)
 	if err := l.lane.do(ctx, func() {
 		if l.main == nil {
@@ -164,11 +220,24 @@ func (c *client) enter(ctx context.Context, l *link) error {
 // turn, which does not begin without it.
 func (c *client) remember(ctx context.Context, l *link, id string) {
 	c.past.id, c.past.owner = id, c.session.ID
-	note := sessionNote{id, c.session.ID, frames.ValidText(l.caps.Agent.Name), frames.ValidText(l.caps.Agent.Version)}
-	c.owed = agent.Raw{Type: vendorType(sessionKind), Data: acprpc.Marshal(note)}
-	if c.session.Background.Emit(ctx, c.owed) == nil {
-		c.owed = agent.Raw{}
+	note := acprpc.Marshal(sessionNote{id, c.session.ID, frames.ValidText(l.caps.Agent.Name), frames.ValidText(l.caps.Agent.Version)})
+	c.owed = agent.Raw{Type: vendorType(sessionKind), Data: note}
+	_ = c.settle(ctx, c.session.Background.Emit) // the next turn tries again
+}
+
+// settle stores what is owed: the state, and the event by emit.
+func (c *client) settle(ctx context.Context, emit func(context.Context, ...frames.Payload) error) error {
+	if c.owed.Data == nil {
+		return nil
 	}
+	if err := c.session.Background.Save(ctx, c.owed.Data); err != nil {
+		return fmt.Errorf("acp: keeping which session of the agent this is: %w", err)
+	}
+	if err := emit(ctx, c.owed); err != nil {
+		return err
+	}
+	c.owed = agent.Raw{}
+	return nil
 }
 
 // preface is what a new session of the agent is told first.
