@@ -7,7 +7,6 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
@@ -123,7 +122,7 @@ func (c *client) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agen
 	if err != nil {
 		return agent.Result{}, err
 	}
-	params, err := c.params(l, p)
+	params, err := c.params(ctx, l, p)
 	if err != nil {
 		return agent.Result{}, err
 	}
@@ -199,56 +198,4 @@ func (c *client) Close(ctx context.Context) error {
 		l.stop(ctx.Done())
 	}
 	return nil
-}
-
-// params are those of session/prompt.
-func (c *client) params(l *link, p agent.Prompt) (map[string]any, error) {
-	var blocks []any
-	if c.preface != "" {
-		blocks = append(blocks, textBlock(c.preface))
-	}
-	for _, list := range [][]frames.ContentBlock{p.Context, p.Content} {
-		for _, b := range list {
-			block, err := l.promptBlock(b)
-			if err != nil {
-				return nil, err
-			}
-			blocks = append(blocks, block)
-		}
-	}
-	return map[string]any{"sessionId": l.sessionID(), "prompt": blocks}, nil
-}
-
-func textBlock(text string) any { return map[string]string{"type": "text", "text": text} }
-
-// promptBlock is a block of a prompt in the agent's form, as far as the agent takes
-// such blocks.
-func (l *link) promptBlock(b frames.ContentBlock) (any, error) {
-	takes := l.caps.Capabilities.Prompt
-	switch {
-	case b.Type == "text":
-		return textBlock(b.Text), nil
-	case b.Type == "image" && takes.Image && b.Data != "":
-		return map[string]string{"type": "image", "mimeType": b.MimeType, "data": b.Data}, nil
-	case b.Type == "resource" && takes.Embedded && (b.Data != "" || b.Text != ""):
-		res := map[string]string{"uri": b.URI}
-		if b.MimeType != "" {
-			res["mimeType"] = b.MimeType
-		}
-		if b.Data != "" {
-			res["blob"] = b.Data
-		} else {
-			res["text"] = b.Text
-		}
-		return map[string]any{"type": "resource", "resource": res}, nil
-	case b.Type == "resource" && b.Text != "":
-		return textBlock(b.URI + "\n" + b.Text), nil
-	case b.Type == "resource_link":
-		name := b.Name
-		if name == "" {
-			name = b.URI
-		}
-		return map[string]string{"type": "resource_link", "uri": b.URI, "name": name}, nil
-	}
-	return nil, fmt.Errorf("acp: %s takes no %s like this: send text, or a file by its path", l.opt.Name, b.Type)
 }
