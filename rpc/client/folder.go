@@ -17,7 +17,7 @@ type Folder struct {
 
 // Apply folds one frame and returns the session it belongs to, "" for none.
 func (d *Folder) Apply(f frames.Frame) (frames.SessionID, error) {
-	sid := sessionOf(f)
+	sid := SessionOf(f)
 	if sid == "" {
 		if _, ok := f.(*frames.HostSubscribed); ok {
 			return "", d.voidCards()
@@ -73,8 +73,8 @@ func (d *Folder) Views() iter.Seq2[frames.SessionID, *frames.View] {
 	}
 }
 
-// sessionOf names the session that a frame belongs to.
-func sessionOf(f frames.Frame) frames.SessionID {
+// SessionOf names the session that a frame belongs to, "" for none.
+func SessionOf(f frames.Frame) frames.SessionID {
 	switch f := f.(type) {
 	case *Reset:
 		return f.SessionID

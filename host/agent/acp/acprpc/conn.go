@@ -18,6 +18,8 @@ const (
 	CodeNoMethod  = -32601
 	CodeBadID     = -32600
 	CodeBadParams = -32602
+	CodeInternal  = -32603
+	CodeCancelled = -32800 // of the protocol: withdrawn by who asked
 )
 
 // CallError is the peer's refusal of a call.
@@ -69,7 +71,7 @@ type Options struct {
 	// valid during the call only. Nil ignores it.
 	Junk func(line []byte, why string)
 	// Unanswered is the result for a request that is withdrawn or given up; nil, also
-	// as a function, refuses such requests as not offered.
+	// as a function, refuses such requests: as cancelled, or as not offered.
 	Unanswered func(Inbound) any
 }
 
@@ -182,16 +184,16 @@ func (c *Conn) Reject(id json.RawMessage, code int, message string) {
 // withdraw settles what the peer takes back; it still gets an answer.
 func (c *Conn) withdraw(id json.RawMessage) {
 	if r := c.take(id); r != nil {
-		c.giveUp(r)
+		c.giveUp(r, CodeCancelled, r.Method+" was withdrawn before it was answered")
 	}
 }
 
 // giveUp answers a request that was taken with what means nobody answered.
-func (c *Conn) giveUp(r *request) {
+func (c *Conn) giveUp(r *request, code int, message string) {
 	if result := c.unanswered(r.Inbound); result != nil {
 		_ = c.answer(r.ID, result)
 	} else {
-		_ = c.refuse(r.ID, CodeNoMethod, "this side does not offer "+r.Method)
+		_ = c.refuse(r.ID, code, message)
 	}
 	if r.cancel != nil {
 		r.cancel()
@@ -200,18 +202,32 @@ func (c *Conn) giveUp(r *request) {
 
 // GiveUpAll settles every open request for which match is true.
 func (c *Conn) GiveUpAll(match func(Inbound) bool) {
+	for _, r := range c.takeAll(match) {
+		c.giveUp(r, CodeNoMethod, "this side does not offer "+r.Method)
+	}
+}
+
+// RejectAll answers every open request with an error.
+func (c *Conn) RejectAll(code int, message string) {
+	for _, r := range c.takeAll(func(Inbound) bool { return true }) {
+		_ = c.refuse(r.ID, code, message)
+		if r.cancel != nil {
+			r.cancel()
+		}
+	}
+}
+
+// takeAll settles every open request for which match is true; the caller answers.
+func (c *Conn) takeAll(match func(Inbound) bool) (taken []*request) {
 	c.mu.Lock()
-	var taken []*request
+	defer c.mu.Unlock()
 	for key, r := range c.open {
 		if match(r.Inbound) {
 			taken = append(taken, r)
 			delete(c.open, key)
 		}
 	}
-	c.mu.Unlock()
-	for _, r := range taken {
-		c.giveUp(r)
-	}
+	return taken
 }
 
 // SessionOf is the session that a request names.

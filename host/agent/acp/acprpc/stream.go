@@ -3,6 +3,7 @@ package acprpc
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ const (
 	// maxOut is how many messages may wait for the peer to read them. One more
 	// ends the connection: the peer does not read.
 	maxOut = 1024
+	// maxWaiting is how many of them may wait while more is produced; see [Conn.Room].
+	maxWaiting = 64
 )
 
 // Why a connection ends.
@@ -49,6 +52,7 @@ type stream struct {
 	limit int
 	junk  func(line []byte, why string) // called by the reader
 	out   chan []byte                   // never closed
+	taken chan struct{}                 // holds one when something left out
 
 	// current is the peer's message that is being handled. Only the goroutine
 	// that reads touches it.
@@ -59,6 +63,7 @@ type stream struct {
 	once     sync.Once
 	err      error         // why, set before quit is closed
 	read     chan struct{} // closed when the output has ended
+	stopped  chan struct{} // closed when nothing is written any more
 	readOnce sync.Once
 	wg       sync.WaitGroup
 }
@@ -68,7 +73,8 @@ var _ jsonrpc2.ObjectStream = (*stream)(nil)
 func newStream(r io.Reader, w io.WriteCloser, limit int, junk func([]byte, string)) *stream {
 	s := &stream{
 		r: bufio.NewReaderSize(r, 64<<10), w: w, limit: limit, junk: junk,
-		out: make(chan []byte, maxOut), quit: make(chan struct{}), read: make(chan struct{}),
+		out: make(chan []byte, maxOut), taken: make(chan struct{}, 1),
+		quit: make(chan struct{}), read: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.heard.Store(time.Now().UnixNano())
 	s.wg.Go(s.write)
@@ -77,10 +83,15 @@ func newStream(r io.Reader, w io.WriteCloser, limit int, junk func([]byte, strin
 
 // write is the only writer of the peer's input.
 func (s *stream) write() {
+	defer close(s.stopped)
 	defer s.w.Close()
 	for {
 		select {
 		case line := <-s.out:
+			select {
+			case s.taken <- struct{}{}:
+			default:
+			}
 			if _, err := s.w.Write(line); err != nil {
 				return // the peer is gone; its exit is noticed elsewhere
 			}
@@ -100,6 +111,23 @@ func (s *stream) flush() {
 				return
 			}
 		default:
+			return
+		}
+	}
+}
+
+// Room waits until few messages wait for the peer to read them, so that a sender of
+// many is as fast as the peer reads. It returns early when ctx ends or nothing is
+// written any more. One goroutine may wait at a time.
+func (s *stream) Room(ctx context.Context) {
+	for len(s.out) >= maxWaiting {
+		select {
+		case <-s.taken:
+		case <-s.stopped:
+			return
+		case <-s.quit:
+			return
+		case <-ctx.Done():
 			return
 		}
 	}
