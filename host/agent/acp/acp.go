@@ -38,9 +38,16 @@ type Options struct {
 	MCPServers []json.RawMessage
 	// NoSubagents does not offer to show subagents as sessions of their own.
 	NoSubagents bool
+	// OneSession gives every session a process of its own, which then runs in the
+	// session's directory. Otherwise sessions share one, as far as the agent can open
+	// a session again that it lost; that one runs in the home directory.
+	OneSession bool
 
 	// StartTimeout bounds start, login and session, default 3 min.
 	StartTimeout time.Duration
+	// IdleStop is how long a shared process is kept after its last session left,
+	// default 30 s.
+	IdleStop time.Duration
 	// CancelGrace is how long a cancelled turn may take to end before the agent
 	// is killed, default 8 s.
 	CancelGrace time.Duration
@@ -64,6 +71,7 @@ func (o Options) withDefaults() Options {
 		def time.Duration
 	}{
 		{&o.StartTimeout, 3 * time.Minute},
+		{&o.IdleStop, 30 * time.Second},
 		{&o.CancelGrace, 8 * time.Second},
 		{&o.StopWait, 5 * time.Second},
 		{&o.TermWait, 2 * time.Second},
@@ -89,7 +97,9 @@ func (o Options) check() error {
 }
 
 // New returns a driver for the agent that o describes. Options that cannot work
-// are reported when a session opens.
+// are reported when a session opens. Whoever is done with the driver calls its
+// Close(ctx), after its sessions are closed: it ends the processes that are left, and
+// waits for that.
 func New(o Options) agent.Driver {
 	o = o.withDefaults()
 	marks := proc.NewMarks()
@@ -97,12 +107,15 @@ func New(o Options) agent.Driver {
 }
 
 func newDriver(o Options, start func(agent.Session) (peer, error)) *driver {
-	return &driver{opt: o, start: start, kids: map[string]*thread{}, turns: map[string]frames.TurnID{}}
+	d := &driver{opt: o, start: start, kids: map[string]*thread{}, turns: map[string]frames.TurnID{}}
+	d.pool.init()
+	return d
 }
 
 type driver struct {
 	opt   Options
 	start func(agent.Session) (peer, error)
+	pool  pool
 
 	mu    sync.Mutex               // guards what follows; taken alone
 	kids  map[string]*thread       // subagents whose session is being opened, by token

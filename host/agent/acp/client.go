@@ -36,7 +36,7 @@ var (
 	_ agent.Configurable = (*client)(nil)
 )
 
-// connect starts the agent and brings it to where the session is.
+// connect starts the agent, or joins it, and brings it to where the session is.
 func (c *client) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.d.opt.StartTimeout,
 		fmt.Errorf("it took longer than %v to start", c.d.opt.StartTimeout))
@@ -44,16 +44,19 @@ func (c *client) connect(ctx context.Context) error {
 	if err := c.past.read(ctx, c.session); err != nil {
 		return err
 	}
-	l, err := dial(ctx, c.d, c.session)
+	e, err := c.d.acquire(ctx, c.session)
 	if err != nil {
 		return err
 	}
-	if err = c.enter(ctx, l); err == nil {
+	l := newLink(e, c.session)
+	err = c.enter(ctx, l)
+	e.opened(l)
+	if err == nil {
 		err = l.apply(ctx, c.options())
 	}
 	if err != nil {
 		err = l.because(err)
-		l.kill()
+		c.d.part(l)
 		return err
 	}
 	c.mu.Lock()
@@ -85,14 +88,14 @@ func (c *client) live(ctx context.Context) (*link, error) {
 	return c.link, nil
 }
 
-// drop frees a link whose agent is gone, or is to go at once.
+// drop frees a link whose agent is gone, or has closed its session.
 func (c *client) drop() {
 	c.mu.Lock()
 	l := c.link
 	c.link = nil
 	c.mu.Unlock()
 	if l != nil {
-		l.kill()
+		c.d.part(l)
 	}
 }
 
@@ -182,8 +185,10 @@ func (c *client) Configure(ctx context.Context, options json.RawMessage) error {
 	return nil
 }
 
-// Close ends a running turn and the agent, with everything it started, and waits
-// for that. Once ctx is done the rest is killed. It is safe to call twice.
+// Close ends a running turn and the agent's session, and waits for that; an agent that
+// serves no other session is ended with everything it started, and one that could goes
+// on for [Options.IdleStop]. Once ctx is done the rest is killed. It is safe to call
+// twice.
 func (c *client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -194,8 +199,13 @@ func (c *client) Close(ctx context.Context) error {
 	l := c.link
 	c.link = nil
 	c.mu.Unlock()
-	if l != nil {
-		l.stop(ctx.Done())
+	if l == nil {
+		return nil
+	}
+	l.leave(ctx.Done())
+	if c.d.release(l.e); l.e.solo {
+		l.e.stop(ctx.Done())
+		<-l.e.gone
 	}
 	return nil
 }

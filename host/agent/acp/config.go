@@ -200,7 +200,7 @@ func (l *link) reassert() {
 		}
 	})
 	l.s.Background.Failed(fmt.Sprintf("%v (%v)", errMode, err))
-	l.peer.kill()
+	l.e.condemn(errMode.Error())
 }
 
 // apply sets options of the agent's session. The approval mode is set last, so that

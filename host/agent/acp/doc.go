@@ -1,7 +1,9 @@
 // Package acp runs agents that speak the Agent Client Protocol, version 1, over
 // their standard input and output.
 //
-// A driver starts one process for each session. What the agent says becomes
+// The sessions of a driver share one process where the agent can open a session again
+// that it lost; otherwise, and where that is configured, each has its own. What the
+// agent says becomes
 // events of the contract; whatever the contract has no word for, unknown update
 // kinds, unknown fields and `_meta`, is kept as a vendor event whose type begins
 // with "acp.agentclientprotocol.com/", byte for byte. Nothing is guessed into
@@ -21,13 +23,18 @@
 //     and shutdown by this package itself. Files and terminals are not offered.
 //   - An agent's own subagents become child sessions ([agent.Turn.Spawn]), and a
 //     turn lasts until those that it began have ended.
+//   - What the agent says of a session goes to that session alone. What it asks in a
+//     session that nobody knows is refused where several sessions share it.
 //   - A process that is not needed any more gets the end of its input, then
-//     SIGTERM, then SIGKILL; nothing that it started survives it.
+//     SIGTERM, then SIGKILL; nothing that it started survives it. One that failed
+//     again and again is left alone for a while.
 //
-// One goroutine, the lane of a link, owns all state of a conversation; it blocks
+// An engine is one process and the connection to it, a link one conversation over that,
+// a client the agent of one session of the host, which makes a link again when it lost
+// one. One goroutine, the lane of a link, owns all state of a conversation; it blocks
 // only while events are stored. The goroutine that reads the agent's output hands
-// everything to it in order, so an answer of the agent is seen after what the agent
-// said before it.
+// everything to the lanes in order, so an answer of the agent is seen after what the
+// agent said before it.
 //
 // acp imports frames, host/agent, host/agent/internal/proc and jsonrpc2 only.
 package acp

@@ -3,9 +3,11 @@ package acp_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -193,6 +195,23 @@ func startFake(t *testing.T, n int, play func(*fake)) acp.TestPeer {
 	}
 }
 
+// shut closes a driver, also one in another.
+func shut(t *testing.T, d agent.Driver) {
+	t.Helper()
+	c, ok := d.(interface{ Close(context.Context) error })
+	for !ok {
+		inner, is := reflect.ValueOf(d).FieldByName("Driver").Interface().(agent.Driver)
+		if !is {
+			t.Fatalf("a driver %T that cannot be closed", d)
+		}
+		d = inner
+		c, ok = d.(interface{ Close(context.Context) error })
+	}
+	if err := c.Close(context.Background()); err != nil {
+		t.Errorf("closing the driver: %v", err)
+	}
+}
+
 // open opens a session of the driver, and closes it when the test ends.
 func open(t *testing.T, sc agenttest.Script, d agent.Driver) *agenttest.Session {
 	t.Helper()
@@ -204,6 +223,7 @@ func open(t *testing.T, sc agenttest.Script, d agent.Driver) *agenttest.Session 
 		if err := h.Close(); err != nil {
 			t.Errorf("closing: %v", err)
 		}
+		shut(t, d)
 	})
 	s, err := h.Open(t.Context(), nil)
 	if err != nil {

@@ -239,6 +239,7 @@ func TestStartTimeout(t *testing.T) {
 				f.serve(func(m message) { f.end(m, "end_turn") })
 			})
 			h := agenttest.New(agenttest.Script{Cwd: "/src/demo"}, d)
+			defer shut(t, d)
 			defer h.Close()
 			if _, err := h.Open(t.Context(), nil); (err == nil) != c.ok {
 				t.Errorf("Open = %v with a start of %v; want success %t", err, c.took, c.ok)

@@ -3,9 +3,6 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -17,124 +14,95 @@ import (
 )
 
 const (
-	// pipeDelay is how long output is waited for after its process ended, and an
-	// end after the output.
-	pipeDelay = time.Second
-	// maxEarly bounds the messages kept of sessions that are not known yet.
+	// maxEarly bounds the messages kept of a session that is being opened.
 	maxEarly = 256
 	// closeCall bounds session/close at the end.
 	closeCall = time.Second
 )
 
-// link is one running agent, and the conversation with it.
+// link is the conversation of one session of the host with an agent that may have
+// others.
 type link struct {
+	e    *engine
 	d    *driver
 	opt  Options
 	s    agent.Session
-	peer peer
 	conn *acprpc.Conn
+	caps *initialized
 	lane *lane
-	caps initialized
 	mode guard
 
-	// ctx ends with [link.release].
-	ctx    context.Context //nolint:containedctx // the lifetime of the link
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	// ctx ends with [link.leave].
+	ctx     context.Context //nolint:containedctx // the lifetime of the link
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	parting sync.Once
+	ending  sync.Once
+	ended   chan struct{} // closed when the agent ended, or the link left it
+	// spent says that the agent's session was closed: the next turn opens it again.
+	spent atomic.Bool
+	heard atomic.Int64 // when the agent last said something here, Unix nanoseconds
 
-	log    tail
-	logged chan struct{} // closed when the log was read to its end
-	ended  chan struct{} // closed when nothing of the agent runs any more
-	how    string        // how it ended; set before ended is closed
-	// leaving says that the host ends the agent.
-	leaving atomic.Bool
+	opening bool // belongs to the router
 
 	// What follows belongs to the lane.
 	main    *thread
 	threads map[string]*thread
 	kids    []*thread // subagents whose session may still be opening, in order
-	early   []func()  // messages of sessions that are not known yet
-	junk    int
+	early   []func()  // messages from before the session was open
 }
 
-// dial starts the agent and says hello.
-func dial(ctx context.Context, d *driver, s agent.Session) (*link, error) {
-	p, err := d.start(s)
-	if err != nil {
-		return nil, fmt.Errorf("acp: %s: %w", d.opt.Name, err)
-	}
+// newLink begins a conversation with a running agent. It has no session yet.
+func newLink(e *engine, s agent.Session) *link {
 	l := &link{
-		d: d, opt: d.opt, s: s, peer: p, threads: map[string]*thread{},
-		logged: make(chan struct{}), ended: make(chan struct{}),
+		e: e, d: e.d, opt: e.opt, s: s, conn: e.conn, caps: &e.caps,
+		threads: map[string]*thread{}, ended: make(chan struct{}),
 	}
-	l.mode.modes = append([]string{d.opt.ApprovalMode}, d.opt.Modes...)
+	l.mode.modes = append([]string{l.opt.ApprovalMode}, l.opt.Modes...)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	in, out, log := p.pipes()
+	l.hear()
 	l.lane = newLane(l.opt.Quiet, l.idle)
-	l.conn = acprpc.New(out, in, acprpc.Options{MaxLine: l.opt.maxLine, Junk: l.noise, Unanswered: unanswered})
-	l.wg.Go(func() { l.log.drain(log); close(l.logged) })
-	l.conn.Run(l.receive)
-	l.wg.Go(l.watch)
-	if err := l.hello(ctx); err != nil {
-		err = l.because(err)
-		l.kill()
-		return nil, err
-	}
-	return l, nil
+	e.attach(l)
+	return l
 }
 
-// hello initializes the connection and logs in where that is configured.
-func (l *link) hello(ctx context.Context) error {
-	caps := map[string]any{
-		"elicitation": map[string]any{"form": struct{}{}, "url": struct{}{}},
-		"session":     map[string]any{"configOptions": map[string]any{"boolean": struct{}{}}},
-	}
-	if !l.opt.NoSubagents {
-		caps["subagents"] = struct{}{}
-	}
-	err := l.conn.Call(ctx, "initialize", map[string]any{
-		"protocolVersion": 1, "clientCapabilities": caps,
-		"clientInfo": map[string]string{"name": "muxhost", "title": "muxhost", "version": "1"},
-	}, &l.caps)
-	switch {
-	case err != nil:
-		return err
-	case l.caps.Version != 1:
-		return fmt.Errorf("the agent speaks version %d of the protocol; want 1", l.caps.Version)
-	case l.opt.AuthMethod == "":
-		return nil
-	}
-	return l.conn.Call(ctx, "authenticate", map[string]string{"methodId": l.opt.AuthMethod}, nil)
+// finish notes that nothing more comes from the agent.
+func (l *link) finish() { l.ending.Do(func() { close(l.ended) }) }
+
+// leave ends the conversation, and waits for everything of it: the agent's session is
+// closed where it offers that, and what it still asks is answered. No turn may run.
+func (l *link) leave(hurry <-chan struct{}) {
+	l.parting.Do(func() {
+		l.bye(hurry)
+		l.e.detach(l)
+		l.finish()
+		l.lane.close()
+		l.cancel()
+		l.wg.Wait()
+	})
 }
 
-// watch waits for the end of the agent, however it comes, and ends what is left.
-func (l *link) watch() {
-	defer close(l.ended)
-	for quit := l.conn.Ending(); ; {
-		select {
-		case <-l.conn.Done():
-			after(l.peer.exited(), pipeDelay)
-		case <-l.peer.exited():
-			after(l.conn.Done(), pipeDelay) // what it wrote before is read first
-		case <-quit:
-			if quit = nil; l.conn.Err() != acprpc.ErrStuck {
-				continue // an orderly end; see stop
-			}
-		}
-		break
+// bye closes the agent's session.
+func (l *link) bye(hurry <-chan struct{}) {
+	id := l.sessionID()
+	if id != "" && l.alive() && l.caps.can("close") {
+		l.closeSession(id, closeCall, hurry)
 	}
-	l.how = l.peer.kill()
-	_, out, log := l.peer.pipes()
-	after(l.conn.Done(), pipeDelay)
-	closeReader(out) // somebody unknown may hold it still
-	l.conn.Wait()
-	l.conn.GiveUpAll(func(acprpc.Inbound) bool { return true })
-	after(l.logged, pipeDelay)
-	closeReader(log)
-	<-l.logged
-	if !l.leaving.Load() {
-		l.lane.put(l.crashed)
+}
+
+// closeSession makes the agent close its session, and reports whether it did.
+func (l *link) closeSession(id string, patience time.Duration, hurry <-chan struct{}) bool {
+	l.spent.Store(true)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	_, ch := l.conn.Start("session/close", map[string]string{"sessionId": id})
+	select {
+	case r := <-ch:
+		return r.Err == nil
+	case <-timer.C:
+	case <-hurry:
 	}
+	return false
 }
 
 // crashed tells of an agent that ended while nobody waited for it.
@@ -142,174 +110,43 @@ func (l *link) crashed() {
 	if l.main == nil || l.main.turn != nil {
 		return // whoever waits says it
 	}
-	text := l.opt.Name + " ended (" + l.how + ") while no turn ran; the next one starts it again"
-	if last := l.log.text(); last != "" {
-		text += "; its log ends:\n" + last
-	}
-	l.s.Background.Failed(text)
-}
-
-// after waits for ch, at most for d.
-func after(ch <-chan struct{}, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ch:
-	case <-timer.C:
-	}
-}
-
-func closeReader(r io.Reader) {
-	if c, ok := r.(io.Closer); ok {
-		_ = c.Close() // reading it ends; there is nothing to lose
-	}
+	l.s.Background.Failed(l.opt.Name + " ended (" + l.e.how + ") while no turn ran; the next one starts it again" + l.e.lastWords())
 }
 
 // storing is what events are stored with: what an agent says while its turn is
 // cancelled, or at its end, is stored too.
 func (l *link) storing() context.Context { return context.WithoutCancel(l.ctx) }
 
-// alive reports whether the agent still runs.
+// alive reports whether the agent still runs and its session is open.
 func (l *link) alive() bool {
 	select {
-	case <-l.conn.Done():
-		return false
-	case <-l.conn.Ending():
-		return false
-	default:
-		return true
-	}
-}
-
-// because wraps the error of a failure with what is known of it: how the agent
-// ended, and what it logged last.
-func (l *link) because(err error) error {
-	text := ""
-	if !l.alive() {
-		<-l.ended
-		text = " (" + l.how + ")"
-	}
-	if last := l.log.text(); last != "" {
-		text += "; its log ends:\n" + last
-	}
-	return fmt.Errorf("acp: %s: %w%s%s", l.opt.Name, err, l.login(err), text)
-}
-
-// login is what to do about an error that asks for a login.
-func (l *link) login(err error) string {
-	const authRequired = -32000
-	e, ok := errors.AsType[*acprpc.CallError](err)
-	if !ok || e.Code != authRequired || len(l.caps.Auth) == 0 {
-		return ""
-	}
-	var ways []string
-	for _, m := range l.caps.Auth {
-		ways = append(ways, fmt.Sprintf("%s (%s)", m.ID, m.Name))
-	}
-	return "; log in with the agent's own program, or configure how to log in; it offers: " + strings.Join(ways, ", ")
-}
-
-// kill ends the agent at once and frees the link.
-func (l *link) kill() {
-	l.leaving.Store(true)
-	l.peer.kill()
-	l.release()
-}
-
-// stop ends the agent in order: the end of its input, SIGTERM, SIGKILL. When hurry
-// is closed the rest comes at once.
-func (l *link) stop(hurry <-chan struct{}) {
-	l.leaving.Store(true)
-	l.bye(hurry)
-	l.conn.End(acprpc.ErrGone)
-	if !l.exits(l.opt.StopWait, hurry) {
-		l.peer.terminate()
-		l.exits(l.opt.TermWait, hurry)
-	}
-	l.kill()
-}
-
-// bye closes the agent's session where it offers that.
-func (l *link) bye(hurry <-chan struct{}) {
-	var id string
-	_ = l.lane.do(l.ctx, func() {
-		if l.main != nil {
-			id = l.main.id
-		}
-	})
-	if id == "" || !l.caps.can("close") || !l.alive() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(l.ctx, closeCall)
-	defer cancel()
-	_, ch := l.conn.Start("session/close", map[string]string{"sessionId": id})
-	select {
-	case <-ch:
-	case <-ctx.Done():
-	case <-hurry:
-	}
-}
-
-// exits waits for the agent's exit.
-func (l *link) exits(d time.Duration, hurry <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
 	case <-l.ended:
-		return true
-	case <-l.peer.exited():
-		return true
-	case <-timer.C:
-	case <-hurry:
-	}
-	return false
-}
-
-// release waits for everything of the link. The agent must have been ended, and no
-// turn may run on it.
-func (l *link) release() {
-	<-l.ended
-	l.lane.close()
-	l.cancel()
-	l.wg.Wait()
-}
-
-// receive hands a message of the agent to the lane. It runs where the agent's
-// output is read, so it must not wait for an answer of the agent.
-func (l *link) receive(in acprpc.Inbound) {
-	switch in.Method {
-	case "session/update":
-		var p struct {
-			SessionID string          `json:"sessionId"`
-			Update    json.RawMessage `json:"update"`
-		}
-		if json.Unmarshal(in.Params, &p) == nil && in.ID == nil {
-			l.lane.put(func() { l.update(p.SessionID, decodeUpdate(p.Update)) })
-			return
-		}
-	case "session/request_permission":
-		var p permission
-		if in.ID != nil && json.Unmarshal(in.Params, &p) == nil {
-			l.lane.put(func() { l.permit(in, p) })
-			return
-		}
-	case "elicitation/create":
-		var p elicitation
-		if in.ID != nil && json.Unmarshal(in.Params, &p) == nil {
-			p.raw = in.Params
-			l.lane.put(func() { l.elicit(in, p) })
-			return
-		}
+		return false
 	default:
-		if in.ID != nil {
-			l.conn.Reject(in.ID, acprpc.CodeNoMethod, "this host does not offer "+in.Method)
-		}
+		return !l.spent.Load() && l.e.alive()
 	}
-	if in.ID != nil {
-		l.conn.Reject(in.ID, acprpc.CodeBadParams, "the params are not as the protocol says")
-	}
-	l.lane.put(func() { l.note(in) })
 }
+
+// because wraps the error of a failure with what is known of it.
+func (l *link) because(err error) error { return l.e.because(err) }
+
+// hear counts as if the agent had said something now.
+func (l *link) hear() { l.heard.Store(time.Now().UnixNano()) }
+
+// silence is for how long the agent has said nothing.
+func (l *link) silence() time.Duration { return time.Since(time.Unix(0, l.heard.Load())) }
+
+// reply answers a request of the agent, and reports whether it had no answer yet.
+func (l *link) reply(id json.RawMessage, result any) bool {
+	l.hear() // the agent was not silent, it waited
+	return l.conn.Reply(id, result)
+}
+
+// claim makes messages for one of the agent's sessions come here.
+func (l *link) claim(id string) { l.e.claim(id, l) }
+
+// disclaim takes that back.
+func (l *link) disclaim(id string) { l.e.disclaim(id, l) }
 
 // note keeps a message that means nothing to the host.
 func (l *link) note(in acprpc.Inbound) {
@@ -382,17 +219,4 @@ func (l *link) idle() {
 	for _, th := range l.threads {
 		th.settleLoose()
 	}
-}
-
-// noise reports, once for each process, that the agent writes what is no message.
-func (l *link) noise(line []byte, why string) {
-	const shown = 200
-	text := fmt.Sprintf("%q", line[:min(len(line), shown)])
-	l.log.add(append(line[:min(len(line), shown):min(len(line), shown)], '\n'))
-	l.lane.put(func() {
-		if l.junk++; l.junk == 1 {
-			l.s.Background.Failed(fmt.Sprintf("%s wrote what is no message of its protocol (%s): %s; it was skipped, and so will others be",
-				l.opt.Name, why, text))
-		}
-	})
 }

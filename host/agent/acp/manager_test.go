@@ -58,9 +58,10 @@ func (rec *recording) playOnHost(t *testing.T, dir string) {
 	a, _ := rec.answer("agent>host", string(m.ID))
 	rec.main = field(a.Result, "sessionId")
 	var ids counter
+	d := at{driver(t, o, rec.agent), "/home/dev/demo"}
 	mgr, err := session.New(t.Context(), session.Config{
 		Store: mem.New(), Publisher: nobody{}, Blobs: nobody{}, NewID: ids.mint, Logger: slog.New(slog.DiscardHandler),
-		Drivers:      map[string]agent.Driver{"fake": at{driver(t, o, rec.agent), "/home/dev/demo"}},
+		Drivers:      map[string]agent.Driver{"fake": d},
 		DefaultAgent: "fake",
 	})
 	if err != nil {
@@ -70,6 +71,7 @@ func (rec *recording) playOnHost(t *testing.T, dir string) {
 		if err := mgr.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
+		shut(t, d)
 	}()
 	var root frames.SessionID
 	if err := mgr.Create(t.Context(), session.CreateArgs{

@@ -198,6 +198,7 @@ func (c *client) enter(ctx context.Context, l *link) error {
 		c.d.reached(o.ID, c.past.last)
 	}
 	l.mode.learn(o)
+	l.claim(o.ID)
 	if err := l.lane.do(ctx, func() {
 		if l.main == nil {
 			l.adopt(o.ID, forked)
@@ -266,11 +267,13 @@ func (l *link) open(ctx context.Context, method, id string) (o opened, err error
 // load makes the agent read its own log, and drops what it tells of that until it
 // has answered and fallen silent: some answer before they have told all.
 func (l *link) load(ctx context.Context, id string) (opened, error) {
+	l.claim(id)
 	if err := l.lane.do(ctx, func() { l.adopt(id, true) }); err != nil {
 		return opened{}, err
 	}
 	o, err := l.open(ctx, "session/load", id)
 	if err != nil {
+		l.disclaim(id)
 		_ = l.lane.do(ctx, func() {
 			delete(l.threads, id)
 			l.main = nil
@@ -283,7 +286,7 @@ func (l *link) load(ctx context.Context, id string) (opened, error) {
 // unmute waits until the agent is silent, and counts what it says from then on.
 func (l *link) unmute(ctx context.Context) error {
 	for range maxReplay {
-		silent := time.Since(l.conn.Heard())
+		silent := l.silence()
 		if silent >= l.opt.Quiet {
 			break
 		}

@@ -2,6 +2,8 @@ package acp
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +37,17 @@ func startProcess(o Options, marks *proc.Marks, s agent.Session) (peer, error) {
 		return nil, err
 	}
 	return process{p}, nil
+}
+
+// home is the home directory that an environment names, or else dir.
+func home(dir string, env ...[]string) string {
+	for _, kv := range slices.Concat(env...) {
+		at, ok := strings.CutPrefix(kv, "HOME=")
+		if fi, err := os.Stat(at); ok && filepath.IsAbs(at) && err == nil && fi.IsDir() {
+			dir = at
+		}
+	}
+	return dir
 }
 
 func (p process) pipes() (io.WriteCloser, io.Reader, io.Reader) { return p.Stdin, p.Stdout, p.Stderr }

@@ -145,6 +145,7 @@ func (rec *recording) play(t *testing.T) {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+		shut(t, d)
 	}()
 	s, err := h.Open(t.Context(), json.RawMessage(config))
 	if err != nil {

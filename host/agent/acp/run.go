@@ -111,11 +111,14 @@ func (r *run) take(res acprpc.Response) (p prompted, err error) {
 // also for its subagents, because some agents wait for that.
 func (r *run) abort(ch <-chan acprpc.Response) (prompted, error) {
 	l := r.l
-	l.conn.GiveUpAll(func(acprpc.Inbound) bool { return true })
+	l.conn.GiveUpAll(l.e.asksOf(l))
 	l.conn.Notify("session/cancel", map[string]string{"sessionId": l.sessionID()})
-	grace := l.opt.CancelGrace
-	if errors.Is(context.Cause(r.ts.ctx), errClosed) {
+	grace, closing := l.opt.CancelGrace, errors.Is(context.Cause(r.ts.ctx), errClosed)
+	switch alone := l.e.alone(l); {
+	case alone && closing:
 		grace = min(grace, closeGrace)
+	case !alone && l.caps.can("close"):
+		grace /= 2 // then its session is closed, which harms nobody else
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -124,11 +127,17 @@ func (r *run) abort(ch <-chan acprpc.Response) (prompted, error) {
 		return r.take(res)
 	case <-timer.C:
 	}
-	if !errors.Is(context.Cause(r.ts.ctx), errClosed) {
-		l.s.Background.Failed(fmt.Sprintf("%s did not end its cancelled turn within %v and was killed", l.opt.Name, grace))
-		l.peer.kill()
-		<-l.ended
+	if l.e.alone(l) && closing && l.e.solo {
+		return prompted{}, nil // its process is ended anyway
 	}
+	if !l.e.alone(l) && l.caps.can("close") && l.closeSession(l.sessionID(), l.opt.CancelGrace-grace, nil) {
+		return prompted{}, nil
+	}
+	why := fmt.Sprintf("%s did not end its cancelled turn within %v", l.opt.Name, l.opt.CancelGrace)
+	if !closing {
+		l.s.Background.Failed(why + " and was killed")
+	}
+	l.e.condemn(why + ", so its process was killed, which other sessions used too; the next prompt starts it again")
 	return prompted{}, nil
 }
 
@@ -138,22 +147,17 @@ func (r *run) patience() time.Duration {
 	if !r.noticed {
 		limit = min(limit, r.l.opt.StallNotice)
 	}
-	return max(limit-r.silence(), time.Millisecond)
-}
-
-// silence is for how long the agent has said nothing.
-func (r *run) silence() time.Duration {
-	return time.Since(r.l.conn.Heard())
+	return max(limit-r.l.silence(), time.Millisecond)
 }
 
 // stalled reports a silent agent, and in the end cancels its turn. While a person is
 // asked it is not the agent that is waited for.
 func (r *run) stalled() {
 	l := r.l
-	silent := r.silence()
+	silent := l.silence()
 	switch {
-	case l.conn.Asking():
-		l.conn.Touch()
+	case l.conn.Asking(l.e.asksOf(l)):
+		l.hear()
 	case silent >= l.opt.StallTimeout:
 		r.ts.cancel(errStalled)
 	case silent >= l.opt.StallNotice && !r.noticed:

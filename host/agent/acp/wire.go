@@ -20,6 +20,9 @@ type initialized struct {
 			Image    bool `json:"image"`
 			Embedded bool `json:"embeddedContext"`
 		} `json:"promptCapabilities"`
+		MCP struct {
+			HTTP bool `json:"http"`
+		} `json:"mcpCapabilities"`
 		Session map[string]json.RawMessage `json:"sessionCapabilities"`
 	} `json:"agentCapabilities"`
 	Agent struct {
@@ -40,6 +43,9 @@ func (i *initialized) can(name string) bool {
 	raw := i.Capabilities.Session[name]
 	return !acprpc.IsNull(raw) && string(raw) != "false"
 }
+
+// reopens reports whether a session can be opened again by another process.
+func (i *initialized) reopens() bool { return i.Capabilities.Load || i.can("resume") }
 
 // opened is the answer to session/new, load, resume and fork.
 type opened struct {

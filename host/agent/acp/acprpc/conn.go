@@ -241,11 +241,17 @@ func SessionOf(in Inbound) string {
 	return p.SessionID
 }
 
-// Asking reports whether a request of the peer waits for an answer.
-func (c *Conn) Asking() bool {
+// Asking reports whether a request of the peer for which match is true waits for an
+// answer.
+func (c *Conn) Asking(match func(Inbound) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.open) > 0
+	for _, r := range c.open {
+		if match(r.Inbound) {
+			return true
+		}
+	}
+	return false
 }
 
 // Response is the answer of the peer to one of our calls.
