@@ -2,7 +2,9 @@ package acp
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -20,30 +22,65 @@ func (l *link) permit(in acprpc.Inbound, p permission) {
 	if th.waiting(again) || l.threads[p.SessionID] == nil && l.defers(again) {
 		return
 	}
-	at, ts := th.asker()
-	if ts == nil {
-		if l.conn.Reply(in.ID, permissionAnswer{reject(p.Options)}) {
-			th.bg.Failed(fmt.Sprintf("%s asked for permission (%s) while no turn ran; it was rejected, because nobody can be asked then",
-				l.opt.Name, acprpc.Plain(p.ToolCall["title"])))
-		}
-		return
-	}
+	d := th.desk()
 	id := acprpc.Plain(p.ToolCall["toolCallId"])
-	t := at.tool(id)
+	d.th.settleLoose()
+	t := d.th.call(id)
 	if !t.ended {
 		delete(p.ToolCall, "status") // it is that of the request
 		t.merge(p.ToolCall)
-		at.announce(t)
+		d.th.announce(t)
 	}
+	d.th.permission(id, in.Params)
 	a := agent.Approval{Call: frames.CallID(id), Tool: t.describe(), Input: t.input()}
-	ctx, cancel := context.WithCancel(ts.ctx)
+	l.attend(in, d, func(ctx context.Context) { l.ask(ctx, d, t, in, p.Options, a) })
+}
+
+// permission keeps what a request says beside the call that it is about: the agent's
+// own options, and whatever is unknown.
+func (th *thread) permission(id string, raw json.RawMessage) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return
+	}
+	fields["toolCall"] = acprpc.Marshal(map[string]string{"toolCallId": id})
+	th.vendor("permission", acprpc.Marshal(fields))
+}
+
+// desk is where people are asked what the agent of a thread wants to know: a turn, or a
+// session in which none runs.
+type desk struct {
+	th       *thread
+	ts       *turnState      // nil outside of turns
+	ctx      context.Context //nolint:containedctx // how long anybody can be asked there
+	wg       *sync.WaitGroup // waited for at its end
+	ask      func(context.Context, agent.Approval) (agent.Decision, error)
+	question func(context.Context, ...frames.Question) (agent.Answers, error)
+}
+
+// desk finds the thread's turn; a subagent without a session of its own asks where the
+// nearest one above it does.
+func (th *thread) desk() desk {
+	at := th
+	for at.turn == nil && at.parent != nil && !at.child.attached {
+		at = at.parent
+	}
+	if ts := at.turn; ts != nil {
+		return desk{at, ts, ts.ctx, &ts.asks, ts.Ask, ts.Question}
+	}
+	return desk{at, nil, at.l.ctx, &at.l.wg, at.bg.Ask, at.bg.Question}
+}
+
+// attend runs f beside the lane, until the request that it works for is settled.
+func (l *link) attend(in acprpc.Inbound, d desk, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(d.ctx)
 	if !l.conn.Attend(in.ID, cancel) {
 		cancel() // withdrawn already
 		return
 	}
-	ts.asks.Go(func() {
+	d.wg.Go(func() {
 		defer cancel()
-		l.ask(ctx, ts, at, t, in, p.Options, a)
+		f(ctx)
 	})
 }
 
@@ -57,8 +94,8 @@ func (l *link) thread(id string) *thread {
 }
 
 // ask asks whether a call may run and hands the answer to the agent.
-func (l *link) ask(ctx context.Context, ts *turnState, th *thread, t *tool, in acprpc.Inbound, options []permissionOption, a agent.Approval) {
-	d, err := ts.Ask(ctx, a)
+func (l *link) ask(ctx context.Context, at desk, t *tool, in acprpc.Inbound, options []permissionOption, a agent.Approval) {
+	d, err := at.ask(ctx, a)
 	switch {
 	case ctx.Err() != nil && !d.Allowed():
 		d = agent.Decision{Outcome: frames.Cancelled, Cause: frames.CauseAbort}
@@ -66,19 +103,18 @@ func (l *link) ask(ctx context.Context, ts *turnState, th *thread, t *tool, in a
 		d = agent.Decision{Outcome: frames.Unavailable, Cause: frames.CauseAbort}
 	}
 	out := choose(options, d)
-	if !d.Allowed() {
-		ts.rejected.Store(true)
+	if at.ts != nil && !d.Allowed() {
+		at.ts.rejected.Store(true)
 	}
-	if !l.conn.Reply(in.ID, permissionAnswer{out}) || d.Allowed() && out.Outcome == "selected" {
+	if !l.reply(in.ID, permissionAnswer{out}) || d.Allowed() && out.Outcome == "selected" {
 		return
 	}
-	// The agent may say nothing more of a call that it was refused.
+	if err != nil && at.ts == nil {
+		at.th.bg.Failed(fmt.Sprintf("%s asked for permission (%s), which was rejected, because nobody could be asked: %v", l.opt.Name, a.Tool.Title, err))
+	}
 	_ = l.lane.do(l.ctx, func() {
-		if th.turn != ts {
-			return
-		}
-		if !t.own && !t.ended {
-			th.refuse(t, refusalCode(d), refusal(d, out))
+		if at.ts != nil && at.th.turn == at.ts && !t.ended {
+			at.th.refused(t, refusalCode(d), refusal(d, out))
 		}
 	})
 }

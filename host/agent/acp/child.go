@@ -120,7 +120,8 @@ func (th *thread) adoptChild(s childState) *thread {
 	kid.bg = th.bg
 	kid.child = &child{th: kid, done: make(chan struct{})}
 	l.threads[s.id] = kid
-	at, ts := th.asker()
+	d := th.desk()
+	at, ts := d.th, d.ts
 	if ts == nil {
 		kid.child.lost = true
 		return kid
@@ -293,5 +294,9 @@ func (c *childAgent) Close(context.Context) error {
 	}
 	c.mu.Unlock()
 	c.busy.Wait()
+	th, l := c.thread, c.thread.l
+	_ = l.lane.do(l.ctx, func() { // from now on its parent speaks for it
+		th.child.attached, th.child.lost, th.bg = false, true, th.parent.bg
+	})
 	return nil
 }

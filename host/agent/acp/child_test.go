@@ -37,6 +37,7 @@ func openHost(t *testing.T, sc agenttest.Script, d agent.Driver) (*agenttest.Hos
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+		shut(t, d)
 	})
 	s, err := h.Open(t.Context(), nil)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,28 +86,22 @@ func (l *link) elicit(in acprpc.Inbound, p elicitation) {
 	}
 	th.vendor("elicitation", p.raw)
 	f, why := formOf(p)
-	_, ts := th.asker()
-	if ts == nil && why == "" {
-		why = "no turn runs, so nobody can be asked"
-	}
 	if why != "" {
-		if l.conn.Reply(in.ID, elicitationAnswer{Action: "decline"}) {
+		if l.reply(in.ID, elicitationAnswer{Action: "decline"}) {
 			th.bg.Failed(l.opt.Name + " asked a question that was declined: " + why)
 		}
 		return
 	}
-	ctx, cancel := context.WithCancel(ts.ctx)
-	if !l.conn.Attend(in.ID, cancel) {
-		cancel() // withdrawn already
-		return
-	}
-	ts.asks.Go(func() {
-		defer cancel()
-		a, err := ts.Question(ctx, f.questions...)
+	d := th.desk()
+	d.th.settleLoose()
+	l.attend(in, d, func(ctx context.Context) {
+		a, err := d.question(ctx, f.questions...)
 		if err != nil {
 			a = agent.Answers{Outcome: frames.Cancelled}
 		}
-		l.conn.Reply(in.ID, f.answer(a))
+		if l.reply(in.ID, f.answer(a)) && err != nil && d.ts == nil {
+			d.th.bg.Failed(fmt.Sprintf("%s asked a question, which was cancelled, because nobody could be asked: %v", l.opt.Name, err))
+		}
 	})
 }
 

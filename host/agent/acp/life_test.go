@@ -68,11 +68,11 @@ func TestUnknownUpdatesAreKeptAsTheyAre(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			s := open(t, agenttest.Script{}, driver(t, acp.Options{}, func(f *fake) {
-				f.serve(func(m message) { f.update(c.raw); f.end(m, "end_turn") })
+				f.serve(func(m message) { f.update(c.raw); f.update(c.raw); f.end(m, "end_turn") })
 			}))
 			prompt(t, s)
-			if got := rawOf(s, c.kind); len(got) != 1 || got[0] != c.raw {
-				t.Errorf("kept %v as %s; want %s", got, c.kind, c.raw)
+			if got := rawOf(s, c.kind); len(got) != 2 || got[0] != c.raw || got[1] != c.raw {
+				t.Errorf("kept %v as %s; want %s, as often as it came", got, c.kind, c.raw)
 			}
 			wantEvents(t, s)
 		})

@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -37,6 +38,8 @@ type thread struct {
 	turn  *turnState // nil while no turn runs
 	tools map[string]*tool
 	order []*tool // in the order in which they were first seen
+	// strays are calls that the agent speaks of while no turn runs.
+	strays map[string]*tool
 	// muted drops what says something: the agent replays its log. What says how
 	// things are now is kept in muffled, the newest of each kind.
 	muted   bool
@@ -72,7 +75,8 @@ type block struct {
 
 func newThread(l *link, id string, parent *thread) *thread {
 	return &thread{
-		l: l, id: id, parent: parent, bg: l.s.Background, tools: map[string]*tool{}, kept: map[string][sha256.Size]byte{},
+		l: l, id: id, parent: parent, bg: l.s.Background, tools: map[string]*tool{}, strays: map[string]*tool{},
+		kept: map[string][sha256.Size]byte{},
 	}
 }
 
@@ -101,6 +105,9 @@ func (th *thread) update(u update) {
 	case "current_mode_update", "config_option_update":
 		th.l.modeUpdate(th, u)
 		th.vendorOnce(u)
+	case "session_info_update":
+		th.vendorOnce(u)
+		th.title(u)
 	case "subagent_update", "subagent_spawned", "subagent_state_update":
 		th.vendorOnce(u)
 		th.subagent(u)
@@ -114,7 +121,7 @@ func (th *thread) muffle(u update) {
 	switch u.kind {
 	case "current_mode_update", "config_option_update":
 		th.l.modeUpdate(th, u)
-	case "available_commands_update", "usage_update":
+	case "available_commands_update", "usage_update", "session_info_update":
 	default:
 		return
 	}
@@ -191,18 +198,23 @@ func (th *thread) whole(raw []byte) frames.Truncated {
 	return cut
 }
 
-// vendorOnce keeps an update as a vendor event unless it repeats the last one of
-// its kind.
+// vendorOnce keeps an update as a vendor event. One that says how something is now is
+// not kept again while it repeats the last one of its kind.
 func (th *thread) vendorOnce(u update) {
-	if th.repeats("raw "+u.kind, u.raw) {
+	state := strings.HasSuffix(u.kind, "_update") && u.kind != "tool_call_update"
+	if state && th.repeats("raw "+u.kind, u.raw) {
 		return
 	}
 	th.vendor(u.kind, u.raw)
 }
 
-// rest keeps the fields of an update that no event has a place for.
-func (th *thread) rest(u update, known ...string) {
-	if left := u.rest(known...); left != nil && !th.repeats("rest "+u.kind, left) {
+// rest keeps an update whose fields, or those of what it holds, no event has a place for.
+func (th *thread) rest(u update, held json.RawMessage, known ...string) {
+	left := u.rest(known...)
+	if left == nil && held == nil {
+		return
+	}
+	if !th.repeats("rest "+u.kind, slices.Concat(left, []byte{0}, held)) {
 		th.vendor(u.kind, u.raw)
 	}
 }
@@ -227,24 +239,21 @@ func (th *thread) chunk(u update, thought bool) {
 		return
 	}
 	th.announceAll()
-	defer th.rest(u, "content", "messageId")
-	if c.Type != "text" {
-		th.attachment(u, c)
-		return
-	}
 	text := frames.ValidText(c.Text)
 	switch {
-	case text == "":
-	case th.turn == nil && !thought:
+	case c.Type != "text" && !th.attachment(c), c.Type == "text" && text != "" && th.turn == nil && thought:
+		th.vendorOnce(u)
+		return
+	case c.Type != "text" || text == "":
+	case th.turn == nil:
 		th.loose.WriteString(text)
 		if th.loose.Len() > maxBlock {
 			th.settleLoose()
 		}
-	case th.turn == nil:
-		th.vendor(u.kind, u.raw)
 	default:
 		th.say(text, thought, u.text("messageId"))
 	}
+	th.rest(u, contentRest(u.fields["content"]), "content", "messageId")
 }
 
 // say streams text into the open block, or a new one.
@@ -291,19 +300,32 @@ func (th *thread) settleLoose() {
 	th.emit(frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text(text)}, Blocks: []int{}})
 }
 
-// attachment takes a piece of a message that is no text.
-func (th *thread) attachment(u update, c content) {
+// attachment takes a piece of a message that is no text. It is false where the contract
+// has no such piece.
+func (th *thread) attachment(c content) bool {
 	b, ok := contentBlock(c)
 	if !ok {
-		th.vendorOnce(u)
-		return
+		return false
 	}
 	th.closeBlock()
 	blocks := []int{}
 	if th.turn != nil {
 		blocks = append(blocks, th.turn.NewBlock())
 	}
-	th.emit(frames.AssistantMessage{Content: []frames.ContentBlock{b}, Blocks: blocks})
+	th.emit(frames.AssistantMessage{Content: []frames.ContentBlock{th.bounded(b)}, Blocks: blocks})
+	return true
+}
+
+// bounded is b with data that is too large for an event kept as a blob. Outside of
+// turns the host does that.
+func (th *thread) bounded(b frames.ContentBlock) frames.ContentBlock {
+	if len(b.Data) <= maxDetails || th.turn == nil {
+		return b
+	}
+	if raw, err := base64.StdEncoding.DecodeString(b.Data); err == nil {
+		b.Data, b.Blob = "", th.whole(raw).Blob
+	}
+	return b
 }
 
 // contentBlock is a content block of the agent in the contract's form.
@@ -342,7 +364,7 @@ func (th *thread) plan(u update) {
 	th.announceAll()
 	th.closeBlock()
 	th.emit(frames.TodoWrite{Todos: entries})
-	th.rest(u, "entries")
+	th.rest(u, listRest(u.fields["entries"], "id", "content", "status", "priority"), "entries")
 }
 
 // usage takes how full the agent's memory is, and what the session has cost.
@@ -358,7 +380,7 @@ func (th *thread) usage(u update) {
 	if !th.repeats("usage", acprpc.Marshal(use)) {
 		th.emit(frames.UsageUpdated{Usage: use})
 	}
-	th.rest(u, "used", "size", "cost")
+	th.rest(u, nil, "used", "size", "cost")
 }
 
 // commands takes the commands that the agent offers.
@@ -380,6 +402,17 @@ func (th *thread) commands(u update) {
 	th.vendorOnce(u)
 }
 
+// title takes the agent's name for the session.
+func (th *thread) title(u update) {
+	title := strings.TrimSpace(frames.ValidText(u.text("title")))
+	if title == "" || th.child != nil && !th.child.attached {
+		return
+	}
+	if err := th.bg.Title(th.l.storing(), title); err != nil && th.l.ctx.Err() == nil {
+		th.bg.Failed("the title that " + th.l.opt.Name + " gave could not be stored: " + err.Error())
+	}
+}
+
 // begin makes ts the thread's turn.
 func (th *thread) begin(ts *turnState) {
 	th.settleLoose()
@@ -397,15 +430,4 @@ func (th *thread) end(cancelled bool) {
 	th.closeBlock()
 	th.closeTools(cancelled)
 	th.turn = nil
-}
-
-// asker is the turn in which somebody can be asked: the thread's own, or that of
-// the nearest one above it.
-func (th *thread) asker() (*thread, *turnState) {
-	for ; th != nil; th = th.parent {
-		if th.turn != nil {
-			return th, th.turn
-		}
-	}
-	return nil, nil
 }

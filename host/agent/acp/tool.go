@@ -17,6 +17,8 @@ const (
 	maxDetails = 48 << 10
 	// maxOutput bounds the terminal output kept of one call: its end.
 	maxOutput = 1 << 20
+	// maxStrays bounds how many calls are remembered outside of turns.
+	maxStrays = 256
 )
 
 // tool is one tool call as the agent described it so far.
@@ -28,20 +30,45 @@ type tool struct {
 	// announced says that tool/call is stored, ended that tool/result is.
 	announced, ended bool
 	// own says that the agent announced the call itself.
-	own    bool
-	shown  string // what progress has shown of its text
-	output string // of a terminal that the agent keeps itself
+	own bool
+	// why says why it was not allowed, and with which code, if it was not.
+	code, why string
+	shown     string // what progress has shown of its text
+	output    string // of a terminal that the agent keeps itself
 }
 
 // tool returns the call with that id, which may be new.
 func (th *thread) tool(id string) *tool {
 	t := th.tools[id]
 	if t == nil {
-		t = &tool{id: id, fields: map[string]json.RawMessage{}, meta: map[string]json.RawMessage{}, began: time.Now()}
+		t = th.stray(id)
+		delete(th.strays, id)
 		th.tools[id] = t
 		th.order = append(th.order, t)
 	}
 	return t
+}
+
+// stray returns the call with that id outside of turns, where calls are not announced.
+// When there are too many they are forgotten: a request names what it is about.
+func (th *thread) stray(id string) *tool {
+	t := th.strays[id]
+	if t == nil {
+		if len(th.strays) == maxStrays {
+			clear(th.strays)
+		}
+		t = &tool{id: id, fields: map[string]json.RawMessage{}, meta: map[string]json.RawMessage{}, began: time.Now()}
+		th.strays[id] = t
+	}
+	return t
+}
+
+// call returns the call that a request is about.
+func (th *thread) call(id string) *tool {
+	if th.turn == nil {
+		return th.stray(id)
+	}
+	return th.tool(id)
 }
 
 // merge takes the fields that a message about the call holds.
@@ -68,7 +95,8 @@ func (th *thread) toolUpdate(u update) {
 		th.vendorOnce(u)
 		return
 	case known == nil && th.turn == nil:
-		th.vendorOnce(u) // it belongs to a turn that is over, or to none
+		th.stray(id).merge(u.fields) // it belongs to a turn that is over, or to none
+		th.vendorOnce(u)
 		return
 	}
 	t := th.tool(id)
@@ -241,7 +269,7 @@ func (th *thread) finish(t *tool, status string) {
 	th.announce(t)
 	t.ended = true
 	res := frames.ToolResult{
-		CallID: frames.CallID(t.id), Content: t.result(), IsError: status != "completed",
+		CallID: frames.CallID(t.id), Content: th.results(t), IsError: status != "completed",
 		DurationMs: time.Since(t.began).Milliseconds(), Details: th.details(t),
 	}
 	switch {
@@ -251,6 +279,15 @@ func (th *thread) finish(t *tool, status string) {
 		res.ErrorCode = "failed"
 	}
 	th.emit(res)
+}
+
+// results are what a call shows at its end, as events can hold it.
+func (th *thread) results(t *tool) []frames.ContentBlock {
+	out := t.result()
+	for i := range out {
+		out[i] = th.bounded(out[i])
+	}
+	return out
 }
 
 // result is what a call shows at its end.
@@ -308,17 +345,31 @@ func (th *thread) closeTools(cancelled bool) {
 		code, text = "cancelled", "The turn was cancelled; the agent did not say how this call ended."
 	}
 	for _, t := range th.order {
-		if t.announced && !t.ended {
+		switch {
+		case !t.announced || t.ended:
+		case t.code != "":
+			th.refuse(t, t.code, t.why)
+		default:
 			th.refuse(t, code, text)
 		}
 	}
 	th.tools, th.order = map[string]*tool{}, nil
 }
 
+// refused notes that a call was not allowed. One that the agent announced may still
+// have its say; of others many agents say nothing more.
+func (th *thread) refused(t *tool, code, why string) {
+	if t.own {
+		t.code, t.why = code, why
+		return
+	}
+	th.refuse(t, code, why)
+}
+
 // refuse ends a call with what the host knows of it.
 func (th *thread) refuse(t *tool, code, text string) {
 	t.ended = true
-	content := t.result()
+	content := th.results(t)
 	th.emit(frames.ToolResult{
 		CallID: frames.CallID(t.id), Content: append(content, frames.Text(text)), IsError: true, ErrorCode: code,
 		DurationMs: time.Since(t.began).Milliseconds(), Details: th.details(t),

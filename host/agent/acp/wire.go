@@ -157,7 +157,8 @@ func (u update) text(field string) string {
 	return acprpc.Plain(u.fields[field])
 }
 
-// rest returns the fields of the update beside those named, or nil.
+// rest returns the fields of the update beside those named and those that are null, or
+// nil if there are none.
 func (u update) rest(known ...string) json.RawMessage {
 	left := map[string]json.RawMessage{}
 	maps.Copy(left, u.fields)
@@ -165,10 +166,38 @@ func (u update) rest(known ...string) json.RawMessage {
 	for _, k := range known {
 		delete(left, k)
 	}
+	maps.DeleteFunc(left, func(_ string, v json.RawMessage) bool { return acprpc.IsNull(v) })
 	if len(left) == 0 {
 		return nil
 	}
 	return acprpc.Marshal(left)
+}
+
+// contentRest is what a content block says beside what the contract's can hold, or nil.
+func contentRest(raw json.RawMessage) json.RawMessage {
+	var block update
+	if json.Unmarshal(raw, &block.fields) != nil {
+		return nil
+	}
+	left := block.rest("type", "text", "mimeType", "data", "uri", "name", "resource")
+	var inner update
+	if json.Unmarshal(block.fields["resource"], &inner.fields) == nil {
+		left = append(left, inner.rest("uri", "text", "blob", "mimeType")...)
+	}
+	return left
+}
+
+// listRest is what the objects of a list say beside the known fields, or nil.
+func listRest(raw json.RawMessage, known ...string) json.RawMessage {
+	var list []map[string]json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	var left json.RawMessage
+	for _, fields := range list {
+		left = append(left, update{fields: fields}.rest(known...)...)
+	}
+	return left
 }
 
 // content is a content block of the agent, with its bytes.
