@@ -85,6 +85,7 @@ programs watch and steer them. Start with: muxhost serve`,
 		newBackup(a), newRestore(a), newCheck(a), newCompact(a), newConform(a), newTokens(a), newClients(a),
 	)
 	root.AddCommand(newTasks(a), newMCPBridge(a))
+	root.AddCommand(newACP(a))
 	for _, c := range root.Commands() {
 		usageErrors(c)
 	}
