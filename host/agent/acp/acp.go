@@ -43,8 +43,9 @@ type Options struct {
 	// a session again that it lost; that one runs in the home directory.
 	OneSession bool
 
-	// StartTimeout bounds start, login and session, default 3 min.
-	StartTimeout time.Duration
+	// StartTimeout bounds start, login and session, default 3 min; StartNotice is after
+	// how long a start is told of, default 5 s.
+	StartTimeout, StartNotice time.Duration
 	// IdleStop is how long a shared process is kept after its last session left,
 	// default 30 s.
 	IdleStop time.Duration
@@ -71,6 +72,7 @@ func (o Options) withDefaults() Options {
 		def time.Duration
 	}{
 		{&o.StartTimeout, 3 * time.Minute},
+		{&o.StartNotice, 5 * time.Second},
 		{&o.IdleStop, 30 * time.Second},
 		{&o.CancelGrace, 8 * time.Second},
 		{&o.StopWait, 5 * time.Second},

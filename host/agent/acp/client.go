@@ -44,7 +44,9 @@ func (c *client) connect(ctx context.Context) error {
 	if err := c.past.read(ctx, c.session); err != nil {
 		return err
 	}
-	e, err := c.d.acquire(ctx, c.session)
+	var slow slowStart
+	defer slow.watch(ctx, c)()
+	e, err := c.d.acquire(ctx, c.session, &slow)
 	if err != nil {
 		return err
 	}

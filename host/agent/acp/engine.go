@@ -245,14 +245,17 @@ func closeReader(r io.Reader) {
 }
 
 // alive reports whether the agent runs and is not being ended.
-func (e *engine) alive() bool {
+func (e *engine) alive() bool { return !e.leaving.Load() && !e.lost() }
+
+// lost reports whether the agent has ended, or its input has.
+func (e *engine) lost() bool {
 	select {
 	case <-e.conn.Done():
-		return false
+		return true
 	case <-e.conn.Ending():
-		return false
+		return true
 	default:
-		return !e.leaving.Load()
+		return false
 	}
 }
 
@@ -260,7 +263,7 @@ func (e *engine) alive() bool {
 // ended, and what it logged last.
 func (e *engine) because(err error) error {
 	text := ""
-	if !e.alive() {
+	if e.lost() {
 		<-e.ended
 		text = " (" + e.how + ")"
 	}

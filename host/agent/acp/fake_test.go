@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/agent/acp"
 	"github.com/muxhost/muxhost/host/agent/agenttest"
@@ -241,4 +242,14 @@ func rawOf(s *agenttest.Session, kind string) []string {
 		}
 	}
 	return out
+}
+
+// keepRaw keeps the data of vendor events of a kind.
+func keepRaw(kind string, into *[]string) func(*agenttest.Session, frames.Payload) error {
+	return func(_ *agenttest.Session, p frames.Payload) error {
+		if r, ok := p.(agent.Raw); ok && string(r.Type) == "acp.agentclientprotocol.com/"+kind {
+			*into = append(*into, string(r.Data))
+		}
+		return nil
+	}
 }

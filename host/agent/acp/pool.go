@@ -32,7 +32,7 @@ func (p *pool) init() {
 
 // acquire returns a running agent for a session: one that others use too, or a new
 // one. The caller releases it.
-func (d *driver) acquire(ctx context.Context, s agent.Session) (*engine, error) {
+func (d *driver) acquire(ctx context.Context, s agent.Session, slow *slowStart) (*engine, error) {
 	for {
 		e, dying, err := d.pick(s)
 		switch {
@@ -46,11 +46,12 @@ func (d *driver) acquire(ctx context.Context, s agent.Session) (*engine, error) 
 				return nil, context.Cause(ctx)
 			}
 		}
+		slow.waits(e)
 		select {
 		case <-e.ready:
 		case <-ctx.Done():
 			d.release(e)
-			return nil, fmt.Errorf("acp: %s: waiting for its start: %w%s", d.opt.Name, context.Cause(ctx), e.lastWords())
+			return nil, fmt.Errorf("acp: %s: the agent did not answer initialize: %w%s", d.opt.Name, context.Cause(ctx), e.lastWords())
 		}
 		switch {
 		case e.err != nil:
