@@ -100,15 +100,17 @@ func (d *door) read(w http.ResponseWriter, r *http.Request) bool {
 	stop := context.AfterFunc(d.ctx, func() { _ = rc.SetReadDeadline(time.Now()) })
 	defer stop()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = rc.SetReadDeadline(time.Time{})
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		http.Error(w, fmt.Sprintf("the message has more than %d bytes", maxBody), http.StatusRequestEntityTooLarge)
-		return false
-	}
 	if err != nil {
-		http.Error(w, "the message did not arrive", http.StatusBadRequest)
+		_ = rc.SetReadDeadline(time.Now()) // nobody waits for the rest
+		w.Header().Set("Connection", "close")
+		status, why := http.StatusBadRequest, "the message did not arrive"
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status, why = http.StatusRequestEntityTooLarge, fmt.Sprintf("the message has more than %d bytes", maxBody)
+		}
+		http.Error(w, why, status)
 		return false
 	}
+	_ = rc.SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return true
 }

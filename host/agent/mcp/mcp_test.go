@@ -313,3 +313,18 @@ func TestNoOfferAfterClose(t *testing.T) {
 		t.Errorf("Offer = %v, want ErrClosed", err)
 	}
 }
+
+// idle waits until no call runs.
+func (r *rig) idle() {
+	r.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(10 * time.Second)
+	for mcp.Running(r.puppet.offer) > 0 {
+		select {
+		case <-tick.C:
+		case <-limit:
+			r.t.Fatal("a call runs still")
+		}
+	}
+}
