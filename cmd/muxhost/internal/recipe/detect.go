@@ -112,7 +112,7 @@ func (e Env) Look(name string) string {
 			continue
 		}
 		for _, ext := range e.extensions() {
-			if p := filepath.Join(dir, name+ext); runs(p) {
+			if p := filepath.Join(dir, name+ext); Runs(p) {
 				return p
 			}
 		}
@@ -127,8 +127,8 @@ func (e Env) extensions() []string {
 	return []string{".exe", ".cmd", ".bat"}
 }
 
-// runs reports whether path is a program.
-func runs(path string) bool {
+// Runs reports whether path is a program.
+func Runs(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode().Perm()&0o111 != 0)
 }
