@@ -23,18 +23,23 @@ const (
 	userAgent    = "muxhost"
 )
 
-var errStalled = errors.New("the model server sent nothing for too long")
+var (
+	errStalled = errors.New("the model server sent nothing for too long")
+	errPage    = errors.New("a web page came in place of an answer")
+)
 
 // client speaks to one endpoint. It is safe for concurrent use.
 type client struct {
 	url    string // of chat completions
+	list   string // the URL of the list of models
 	place  string // the same for people, without secrets
 	http   *http.Client
 	secret func() string
 	header http.Header
 	stall  time.Duration
-	// noUsage is set once the server refused stream_options.
-	noUsage atomic.Bool
+	// noUsage is set once the server refused stream_options, newTokens once it
+	// wanted max_completion_tokens in place of max_tokens.
+	noUsage, newTokens atomic.Bool
 }
 
 func newClient(o Options) (*client, error) {
@@ -47,10 +52,11 @@ func newClient(o Options) (*client, error) {
 		*hc = *o.HTTPClient
 	}
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	list := u.JoinPath("models").String()
 	u = u.JoinPath("chat", "completions")
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	return &client{
-		url: u.String(), place: strings.TrimSuffix(shown.String(), "/chat/completions"),
+		url: u.String(), list: list, place: strings.TrimSuffix(shown.String(), "/chat/completions"),
 		http: hc, secret: o.APIKey, header: o.Header.Clone(), stall: o.StallTimeout,
 	}, nil
 }
@@ -78,18 +84,37 @@ func (c *client) headers() map[string]string {
 // means that it is. It blocks until then, ctx is done, or the server is silent
 // for too long.
 func (c *client) ask(ctx context.Context, q request, r *reply) error {
+	for {
+		err := c.post(ctx, c.dialect(q), r)
+		if e, ok := errors.AsType[*serverError](err); !ok || !c.learn(q, e) {
+			return err
+		}
+	}
+}
+
+// dialect writes q as this server wants it.
+func (c *client) dialect(q request) request {
 	q.Stream = true
 	if !c.noUsage.Load() {
 		q.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-	err := c.post(ctx, q, r)
-	if e, ok := errors.AsType[*serverError](err); ok && e.status == http.StatusBadRequest && q.StreamOptions != nil &&
-		strings.Contains(e.message, "stream_options") {
-		c.noUsage.Store(true)
-		q.StreamOptions = nil
-		err = c.post(ctx, q, r)
+	if c.newTokens.Load() {
+		q.MaxTokens, q.MaxCompletionTokens = 0, q.MaxTokens
 	}
-	return err
+	return q
+}
+
+// learn reports whether e tells how the server wants q, which was not known before.
+func (c *client) learn(q request, e *serverError) bool {
+	switch {
+	case e.status != http.StatusBadRequest:
+		return false
+	case strings.Contains(e.message, "stream_options"):
+		return c.noUsage.CompareAndSwap(false, true)
+	case strings.Contains(e.message, "max_completion_tokens") && q.MaxTokens > 0:
+		return c.newTokens.CompareAndSwap(false, true)
+	}
+	return false
 }
 
 func (c *client) post(ctx context.Context, q request, r *reply) error {
@@ -105,42 +130,43 @@ func (c *client) post(ctx context.Context, q request, r *reply) error {
 	if err != nil {
 		return errors.New("the base URL makes no request")
 	}
-	maps.Copy(hr.Header, c.header)
+	c.dress(hr.Header)
 	hr.Header.Set("Content-Type", "application/json")
 	hr.Header.Set("Accept", "text/event-stream")
-	hr.Header.Set("User-Agent", userAgent)
-	if key := c.key(); key != "" {
-		hr.Header.Set("Authorization", "Bearer "+key)
-	}
 	res, err := c.http.Do(hr)
 	if err != nil {
 		return because(ctx, plain(err))
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // part of it is better than nothing
-		return statusError(res.StatusCode, res.Header, b)
-	}
-	return because(ctx, c.read(res, r, silence))
-}
-
-// read takes the answer from a response, an event stream or a single object.
-func (c *client) read(res *http.Response, r *reply, silence *time.Timer) error {
-	body := watched{res.Body, silence, func() time.Duration {
+	heard := watched{res.Body, silence, func() time.Duration {
 		if r.finish != "" {
 			return afterFinish
 		}
 		return c.stall
 	}}
-	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && t == "application/json" {
-		b, err := io.ReadAll(io.LimitReader(body, maxLine))
-		if err == nil {
-			err = r.take(string(b))
-		}
-		if err != nil {
-			return err
-		}
-		return r.end(nil)
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(heard, maxErrorBody)) // part of it is better than nothing
+		return statusError(res.StatusCode, res.Header, b)
+	}
+	return because(ctx, read(res.Header, heard, r))
+}
+
+// dress puts what every request has into its header.
+func (c *client) dress(h http.Header) {
+	maps.Copy(h, c.header)
+	h.Set("User-Agent", userAgent)
+	if key := c.key(); key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// read takes the answer from a response, an event stream or a single object.
+func read(h http.Header, body io.Reader, r *reply) error {
+	switch t, _, _ := mime.ParseMediaType(h.Get("Content-Type")); t { // what is no type is a stream
+	case "application/json":
+		return whole(body, r)
+	case "text/html":
+		return errPage
 	}
 	for data, err := range events(body) {
 		if err != nil {
@@ -152,6 +178,18 @@ func (c *client) read(res *http.Response, r *reply, silence *time.Timer) error {
 		if r.done {
 			break
 		}
+	}
+	return r.end(nil)
+}
+
+// whole takes an answer that is a single object.
+func whole(body io.Reader, r *reply) error {
+	b, err := io.ReadAll(io.LimitReader(body, maxLine))
+	if err != nil {
+		return r.end(err)
+	}
+	if err := r.take(string(b)); err != nil {
+		return err
 	}
 	return r.end(nil)
 }

@@ -18,7 +18,9 @@ const historyPage = 256
 // turn that runs uses it.
 type conversation struct {
 	history func(ctx context.Context, after frames.Seq, limit int) ([]frames.Event, error)
+	base    func(ctx context.Context) (*frames.View, frames.Seq, error)
 	view    *frames.View
+	wholes  wholes
 	// local is what was said and is not in the log (yet).
 	local []localMessage
 	model string // of the last request
@@ -36,11 +38,12 @@ type localMessage struct {
 	content []frames.ContentBlock
 }
 
-func newConversation(history func(context.Context, frames.Seq, int) ([]frames.Event, error)) *conversation {
-	return &conversation{history: history, view: frames.NewView()}
+func newConversation(s agent.Session) *conversation {
+	return &conversation{history: s.History, base: s.Base, view: frames.NewView(), wholes: wholes{open: s.ReadBlob}}
 }
 
-// sync reads what was added to the log.
+// sync reads what was added to the log. Where that begins later than what is known
+// ends, the log was trimmed: then the fold of what was dropped takes its place.
 func (c *conversation) sync(ctx context.Context) error {
 	upTo := c.view.Surface().UpTo
 	for c.history != nil {
@@ -51,9 +54,18 @@ func (c *conversation) sync(ctx context.Context) error {
 		if len(page) == 0 {
 			break
 		}
+		if page[0].Seq > c.view.Seq+1 {
+			moved, err := c.rebase(ctx)
+			if err != nil {
+				return err
+			}
+			if moved {
+				upTo = 0
+				continue
+			}
+		}
 		for _, e := range page {
-			// What does not decode is nothing that the model could see; what a
-			// trim dropped is not told.
+			// What does not decode is nothing that the model could see.
 			_ = c.view.ApplyEvent(e)
 			c.heard(e)
 		}
@@ -63,6 +75,33 @@ func (c *conversation) sync(ctx context.Context) error {
 		c.forget(s)
 	}
 	return nil
+}
+
+// rebase puts the fold of what was dropped from the log in place of what is known;
+// false if that is not more.
+func (c *conversation) rebase(ctx context.Context) (bool, error) {
+	if c.base == nil {
+		return false, nil
+	}
+	v, seq, err := c.base(ctx)
+	if err != nil {
+		return false, fmt.Errorf("llm: reading what was dropped from the session's log: %w", err)
+	}
+	if v == nil || max(v.Seq, seq) <= c.view.Seq {
+		return false, nil
+	}
+	v.Seq = max(v.Seq, seq)
+	c.view, c.tokens = v, 0
+	if v.Model != "" {
+		c.model = v.Model
+	}
+	for _, it := range v.Items {
+		c.known(it.PromptID)
+		if it.Kind == frames.ItemContext {
+			c.contexts = append(c.contexts, it.Content...)
+		}
+	}
+	return true, nil
 }
 
 // heard keeps what local messages are compared with.
@@ -155,9 +194,10 @@ type builder struct {
 	result    frames.Seq
 }
 
-// messages returns the conversation without the system prompt.
-func (c *conversation) messages(images bool, maxTool int) []entry {
-	b := &builder{images: images, max: maxTool, assistant: -1}
+// messages returns the conversation without the system prompt. It reads the blobs that
+// people's words name; images are how many bytes of pictures the model takes.
+func (c *conversation) messages(ctx context.Context, images, maxTool int) []entry {
+	b := &builder{images: images > 0, max: maxTool, assistant: -1}
 	s := c.view.Surface()
 	if len(s.Summary) > 0 {
 		b.user(s.UpTo, append([]frames.ContentBlock{frames.Text(summaryIntro)}, s.Summary...))
@@ -177,6 +217,7 @@ func (c *conversation) messages(images bool, maxTool int) []entry {
 	for _, m := range local {
 		b.user(m.after, m.content)
 	}
+	c.wholes.fill(ctx, b.out, images)
 	return b.out
 }
 
@@ -206,20 +247,38 @@ func (b *builder) user(seq frames.Seq, blocks []frames.ContentBlock) {
 	b.out = append(b.out, entry{message{Role: "user", Content: c}, seq})
 }
 
+// part makes a part of a block. Where it holds from, the rest is put in later.
 func (b *builder) part(block frames.ContentBlock) part {
+	id, _ := blobOf(block)
+	picture := block.Type == "image" || block.Type == "resource" && strings.HasPrefix(block.MimeType, "image/") && block.Text == ""
 	switch {
-	case block.Type == "image" && b.images && block.Data != "" && block.Truncated == nil:
-		return part{Type: "image_url", ImageURL: &imageURL{"data:" + block.MimeType + ";base64," + block.Data}}
-	case block.Type == "image":
+	case picture && b.images && (block.Data != "" || id != ""):
+		return part{Type: "image_url", ImageURL: &imageURL{}, from: &block}
+	case picture:
 		return part{Type: "text", Text: fmt.Sprintf("[An image (%s) that cannot be shown here.]", block.MimeType)}
-	case block.Type == "text":
-		return part{Type: "text", Text: blockText(block)}
 	}
-	s := fmt.Sprintf("[%s %s %s]", block.Type, block.Name, block.URI)
-	if block.Text != "" {
-		s += "\n" + blockText(block)
+	p := part{Type: "text", Text: heading(block) + blockText(block)}
+	if id != "" {
+		p.from = &block
 	}
-	return part{Type: "text", Text: s}
+	return p
+}
+
+// heading names a block that is no plain text, on a line of its own.
+func heading(block frames.ContentBlock) string {
+	if block.Type == "text" {
+		return ""
+	}
+	s := "[" + block.Type
+	for _, word := range []string{block.Name, block.URI} {
+		if word != "" {
+			s += " " + word
+		}
+	}
+	if s += "]"; block.Type != "resource_link" {
+		s += "\n"
+	}
+	return s
 }
 
 func blockText(block frames.ContentBlock) string {

@@ -30,6 +30,14 @@ func (e *serverError) Error() string {
 	return fmt.Sprintf("the model server answered %d: %s", e.status, e.message)
 }
 
+// later says when to try again.
+func (e *serverError) later() string {
+	if e.after > 0 {
+		return "in " + e.after.Round(time.Second).String()
+	}
+	return "later"
+}
+
 // maxServerMessage bounds what is told of a server's words.
 const maxServerMessage = 1 << 10
 
@@ -38,13 +46,16 @@ func statusError(status int, h http.Header, body []byte) *serverError {
 	e := &serverError{status: status}
 	var b struct {
 		Error   json.RawMessage `json:"error"`
-		Message string          `json:"message"`
-		Detail  loose           `json:"detail"`
+		Message loose           `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(body, &b) == nil {
 		e.message, e.code = errorText(b.Error)
 		if e.message == "" {
-			e.message = b.Message + string(b.Detail)
+			e.message, _ = errorText(b.Detail)
+		}
+		if e.message == "" {
+			e.message = string(b.Message)
 		}
 	} else if !strings.HasPrefix(strings.TrimSpace(string(body)), "<") {
 		e.message = strings.TrimSpace(string(body))
@@ -53,10 +64,21 @@ func statusError(status int, h http.Header, body []byte) *serverError {
 		e.message = http.StatusText(status)
 	}
 	e.message, _ = frames.Preview(frames.ValidText(e.message), maxServerMessage)
-	if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil && s > 0 {
-		e.after = time.Duration(min(s, 3600)) * time.Second
-	}
+	e.after = retryAfter(h)
 	return e
+}
+
+// retryAfter is how long a server asks to be left alone: seconds, or a date. 0 means
+// that it does not ask.
+func retryAfter(h http.Header) time.Duration {
+	v := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
+		return time.Duration(min(s, 1e6) * float64(time.Second))
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, time.Until(t))
+	}
+	return 0
 }
 
 // streamError is an error inside a stream.
@@ -97,7 +119,7 @@ func errorText(raw json.RawMessage) (message, code string) {
 // passing reports whether the same request may succeed later.
 func passing(err error) bool {
 	if e, ok := errors.AsType[*serverError](err); ok {
-		if e.code == "insufficient_quota" {
+		if e.code == "insufficient_quota" || e.after > maxPause {
 			return false
 		}
 		switch e.status {
@@ -146,6 +168,8 @@ func (c *client) explain(err error, model string) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return c.hint("nothing listens at %s: start the model server there, or give this agent the right base URL", c.place)
+	case errors.Is(err, errPage):
+		return c.hint("%s answered with a web page: give this agent the base URL of the programming interface, which often ends in /v1", c.place)
 	case !ok && errors.Is(err, context.DeadlineExceeded), errors.Is(err, errStalled):
 		return c.hint("%s sent nothing for %v: it may be loading the model or be overloaded; try again, or raise the stall timeout", c.place, c.stall)
 	case !ok:
@@ -162,10 +186,12 @@ func (c *client) explain(err error, model string) error {
 		return c.hint("%s sends requests elsewhere (%d): use the address that it names as base URL", c.place, e.status)
 	case tooLong(err):
 		return c.hint("the conversation does not fit into the window of %q (%s): use shorter input or a model with a larger window", model, e.message)
+	case strings.Contains(e.message, "not support tools"):
+		return c.hint("the model %q of %s cannot call tools (%d: %s): choose one that can", model, c.place, e.status, e.message)
 	case e.code == "insufficient_quota":
 		return c.hint("%s says that the account has no quota left (%s): top it up or use another agent", c.place, e.message)
 	case e.status == http.StatusTooManyRequests:
-		return c.hint("%s takes no more requests now (429: %s): try again later", c.place, e.message)
+		return c.hint("%s takes no more requests now (429: %s): try again %s", c.place, e.message, e.later())
 	case e.status == 0:
 		return c.hint("%s gave an answer up: %s; try again", c.place, e.message)
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	// MaxTokens bounds an answer; 0 leaves it to the server.
 	MaxTokens   int64
 	Temperature *float64
+	// ReasoningEffort, such as "low", is passed on to models that know it.
+	ReasoningEffort string
 	// MaxSteps bounds the model requests of a turn, default 100.
 	MaxSteps int
 	// MaxAttempts bounds the tries of one request, default 5. The pause after the
@@ -54,6 +56,9 @@ type Options struct {
 	System string
 	// Images says that the model takes images.
 	Images bool
+	// MaxImages bounds the images of one request, in bytes as they are sent (base64),
+	// default 24 MiB: older ones are left out.
+	MaxImages int
 	// Prices are those of models by name; without one no cost is told.
 	Prices map[string]Price
 	// MaxToolText bounds what the model sees of one tool result, in bytes, default
@@ -91,6 +96,7 @@ func (o Options) withDefaults() Options {
 	count(&o.MaxSteps, 100)
 	count(&o.MaxAttempts, 5)
 	count(&o.MaxToolText, 24<<10)
+	count(&o.MaxImages, 24<<20)
 	wait(&o.Backoff, time.Second)
 	wait(&o.StallTimeout, 5*time.Minute)
 	wait(&o.Grace, 2*time.Second)
@@ -98,10 +104,21 @@ func (o Options) withDefaults() Options {
 	if o.MaxOutput <= 0 {
 		o.MaxOutput = 256 << 20
 	}
+	if len(o.Models) > 0 && o.Model != "" && !slices.Contains(o.Models, o.Model) {
+		o.Models = append([]string{o.Model}, o.Models...)
+	}
 	if o.ContextWindow > 0 { // a token is about four bytes
 		o.MaxToolText = max(min(o.MaxToolText, int(o.ContextWindow)), 1<<10)
 	}
 	return o
+}
+
+// pictures is how many bytes of images the model takes in one request.
+func (o Options) pictures() int {
+	if !o.Images {
+		return 0
+	}
+	return o.MaxImages
 }
 
 // New returns the driver. Options that do not hold together are reported by Open,
@@ -153,11 +170,13 @@ type Config struct {
 	MaxSteps int `json:"maxSteps,omitempty"`
 	// Temperature replaces the driver's.
 	Temperature *float64 `json:"temperature,omitempty"`
+	// ReasoningEffort replaces the driver's.
+	ReasoningEffort string `json:"reasoningEffort,omitempty"`
 	// Tools names the tools that the model has, default all.
 	Tools []string `json:"tools,omitzero"`
 }
 
-var configKeys = []string{"model", "system", "maxSteps", "temperature", "tools"}
+var configKeys = []string{"model", "system", "maxSteps", "temperature", "reasoningEffort", "tools"}
 
 // own returns the members of options that this agent knows: others may have been
 // stored while it was closed, and cannot be taken back.
@@ -193,15 +212,20 @@ func (c Config) merge(raw json.RawMessage) (Config, error) {
 	return c, nil
 }
 
-var modelName = regexp.MustCompile(`^[^\x00-\x20\x7f]{1,200}$`)
+var (
+	modelName  = regexp.MustCompile(`^[^\x00-\x20\x7f]{1,200}$`)
+	effortName = regexp.MustCompile(`^[a-z]{0,20}$`)
+)
 
 // check makes sure that c can be used.
 func (d *driver) check(c Config) error {
 	switch {
 	case !modelName.MatchString(c.Model):
 		return fmt.Errorf("llm: %q is no model name; want 1 to 200 characters without spaces", c.Model)
-	case len(d.opt.Models) > 0 && c.Model != d.opt.Model && !slices.Contains(d.opt.Models, c.Model):
+	case len(d.opt.Models) > 0 && !slices.Contains(d.opt.Models, c.Model):
 		return fmt.Errorf("llm: there is no model %q; choose one of %q", c.Model, d.opt.Models)
+	case !effortName.MatchString(c.ReasoningEffort):
+		return fmt.Errorf("llm: %q is no reasoningEffort; want a word such as low, medium or high", c.ReasoningEffort)
 	case c.MaxSteps < 0:
 		return fmt.Errorf("llm: maxSteps is %d; want at least 1", c.MaxSteps)
 	}
@@ -221,7 +245,7 @@ func (d *driver) Open(_ context.Context, s agent.Session) (agent.Agent, error) {
 	if s.Cwd == "" {
 		return nil, errors.New("llm: the session has no directory; give cwd when creating it")
 	}
-	c, err := Config{Model: d.opt.Model, Temperature: d.opt.Temperature}.merge(s.Config)
+	c, err := Config{Model: d.opt.Model, Temperature: d.opt.Temperature, ReasoningEffort: d.opt.ReasoningEffort}.merge(s.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +256,7 @@ func (d *driver) Open(_ context.Context, s agent.Session) (agent.Agent, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &llm{driver: d, session: s, config: c, conv: newConversation(s.History), ctx: ctx, cancel: cancel}, nil
+	return &llm{driver: d, session: s, config: c, conv: newConversation(s), ctx: ctx, cancel: cancel}, nil
 }
 
 var errClosed = errors.New("llm: the agent was closed")

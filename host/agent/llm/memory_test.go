@@ -305,7 +305,7 @@ func TestModelsCanBeChosen(t *testing.T) {
 	}
 	prompt(t, s, "one")
 	c := s.Agent.(agent.Configurable)
-	for _, wrong := range []string{`{"model":"third"}`, `{"mode":"x"}`, `{"model":7}`, `{"tools":["fly"]}`} {
+	for _, wrong := range []string{`{"model":"third"}`, `{"mode":"x"}`, `{"model":7}`, `{"tools":["fly"]}`, `{"reasoningEffort":"HIGH!"}`} {
 		if err := c.Configure(t.Context(), json.RawMessage(wrong)); err == nil {
 			t.Errorf("Configure(%s) succeeded", wrong)
 		}

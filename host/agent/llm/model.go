@@ -10,7 +10,8 @@ import (
 	"github.com/muxhost/muxhost/host/agent"
 )
 
-// maxPause bounds the pause between two tries.
+// maxPause bounds the pause between two tries. A server that asks for a longer one
+// is not waited for.
 const maxPause = time.Minute
 
 // generate asks the model, and again while that may help and nothing of an answer

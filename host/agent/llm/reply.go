@@ -47,7 +47,10 @@ var errCut = errors.New("the connection was cut before the answer was whole")
 
 // take takes the data of one event.
 func (r *reply) take(data string) error {
-	if strings.TrimSpace(data) == "[DONE]" {
+	switch data = strings.TrimSpace(data); data {
+	case "": // keeps the connection alive
+		return nil
+	case "[DONE]":
 		r.done = true
 		return nil
 	}
@@ -55,8 +58,11 @@ func (r *reply) take(data string) error {
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
 		return r.end(fmt.Errorf("an event is no JSON: %w", err))
 	}
-	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
+	switch {
+	case len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")):
 		return streamError(c.Error)
+	case c.Object == "error":
+		return streamError(json.RawMessage(data))
 	}
 	if c.Usage != nil {
 		r.usage = c.Usage
@@ -80,6 +86,9 @@ func (r *reply) choice(ch choice) error {
 		if err := r.delta(d); err != nil {
 			return err
 		}
+	}
+	if ch.FinishReason == "error" {
+		return &serverError{message: "the answer ended with an error"}
 	}
 	if ch.FinishReason != "" {
 		r.finish = ch.FinishReason
@@ -125,43 +134,58 @@ func (r *reply) delta(d *delta) error {
 	return nil
 }
 
-// callDelta adds a piece to the call that it belongs to. Servers that give no
-// index, or the same one to every call, begin a new call with a new id or, where
-// they give no ids, with a name.
+// callDelta adds a piece to the call that it belongs to.
 func (r *reply) callDelta(d callDelta) {
 	r.started = true
 	r.size += len(d.Function.Name) + len(d.Function.Arguments)
 	c := r.callFor(d)
 	if c == nil {
-		c = &call{id: d.ID}
+		c = &call{id: string(d.ID)}
 		if d.Index != nil {
 			c.index = *d.Index
 		}
 		r.calls = append(r.calls, c)
 	}
 	if c.id == "" {
-		c.id = d.ID
+		c.id = string(d.ID)
 	}
 	if c.name == "" {
-		c.name = d.Function.Name
+		c.name = string(d.Function.Name)
 	}
 	c.args.WriteString(string(d.Function.Arguments))
 }
 
+// callFor finds the call that a piece belongs to; nil where it begins a new one.
 func (r *reply) callFor(d callDelta) *call {
 	for i := len(r.calls) - 1; i >= 0; i-- {
 		c := r.calls[i]
-		if d.Index != nil && c.index != *d.Index {
+		switch {
+		case d.Index != nil && c.index != *d.Index,
+			d.Index == nil && d.ID != "" && d.Function.Name == "" && c.id != "" && c.id != string(d.ID):
 			continue
-		}
-		another := d.ID != "" && c.id != "" && d.ID != c.id ||
-			d.Index == nil && d.ID == "" && d.Function.Name != "" && c.name != ""
-		if another {
+		case c.endedBy(d):
 			return nil
 		}
 		return c
 	}
 	return nil
+}
+
+// endedBy reports whether d begins another call. Servers that give no index, or the
+// same one to every call, tell it by a new id; those that give no ids either, by a
+// name behind a name. With an index a name may also be repeated in every piece: there
+// a call begins once the arguments before it are whole. A piece without a name begins
+// nothing.
+func (c *call) endedBy(d callDelta) bool {
+	switch {
+	case d.Function.Name == "" || c.name == "":
+		return false
+	case d.ID != "" && c.id != "":
+		return string(d.ID) != c.id
+	case d.ID == "" && d.Index == nil:
+		return true
+	}
+	return json.Valid([]byte(c.args.String()))
 }
 
 // end says how the stream ended that err ended; nil if the answer is whole.

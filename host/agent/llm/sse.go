@@ -3,6 +3,7 @@ package llm
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -14,7 +15,9 @@ const maxLine = 8 << 20
 
 // events yields the data of each event of a text/event-stream. Lines end with LF,
 // CRLF or CR; comments and other fields are passed over; an event at the end of
-// the stream counts also without its empty line. An error is the last pair.
+// the stream counts also without its empty line. A field "error", which some
+// servers send in place of data, becomes data that says so. An error is the last
+// pair.
 func events(r io.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		lines := bufio.NewScanner(r)
@@ -35,8 +38,12 @@ func events(r io.Reader) iter.Seq2[string, error] {
 				continue
 			}
 			name, value, _ := strings.Cut(line, ":")
-			if name == "data" {
-				data = append(data, strings.TrimPrefix(value, " "))
+			value = strings.TrimPrefix(value, " ")
+			switch {
+			case name == "data":
+				data = append(data, value)
+			case name == "error" && json.Valid([]byte(value)):
+				data = append(data, `{"error":`+value+`}`)
 			}
 		}
 		if err := lines.Err(); err != nil {

@@ -27,6 +27,7 @@ type run struct {
 
 // turn runs steps until the model calls no more tools.
 func (r *run) turn(ctx context.Context, p agent.Prompt) (agent.Result, error) {
+	defer r.conv.wholes.forget()
 	if err := r.conv.begin(ctx, p); err != nil {
 		return agent.Result{}, err
 	}
@@ -138,7 +139,7 @@ func (r *run) answer(ctx context.Context, cfg Config) (*reply, *speaker, error) 
 		for _, p := range r.takeSteers() {
 			r.conv.say(p)
 		}
-		ms := r.conv.messages(r.opt.Images, r.opt.MaxToolText)
+		ms := r.conv.messages(ctx, r.opt.pictures(), r.opt.MaxToolText)
 		q := r.request(cfg, ms)
 		bytes := size(ms) + q.overhead()
 		if !squeezed && r.tooLarge(bytes) {
@@ -196,7 +197,7 @@ func ours(err error) error {
 
 // request makes the request for messages.
 func (r *run) request(cfg Config, ms []entry) request {
-	q := request{Model: cfg.Model, Temperature: cfg.Temperature, MaxTokens: r.opt.MaxTokens, Tools: defs(cfg.Tools)}
+	q := request{Model: cfg.Model, Temperature: cfg.Temperature, MaxTokens: r.opt.MaxTokens, Effort: cfg.ReasoningEffort, Tools: defs(cfg.Tools)}
 	q.Messages = append(q.Messages, message{Role: "system", Content: text(r.system(cfg))})
 	for _, m := range ms {
 		q.Messages = append(q.Messages, m.message)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/muxhost/muxhost/frames"
 )
 
 // The words of the chat-completions format that are used here.
@@ -15,8 +17,11 @@ type (
 		Tools         []toolDef      `json:"tools,omitempty"`
 		Temperature   *float64       `json:"temperature,omitempty"`
 		MaxTokens     int64          `json:"max_tokens,omitempty"`
+		Effort        string         `json:"reasoning_effort,omitempty"`
 		Stream        bool           `json:"stream"`
 		StreamOptions *streamOptions `json:"stream_options,omitempty"`
+		// MaxCompletionTokens is what newer models want in place of MaxTokens.
+		MaxCompletionTokens int64 `json:"max_completion_tokens,omitempty"`
 	}
 	streamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -33,6 +38,8 @@ type (
 		Type     string    `json:"type"`
 		Text     string    `json:"text,omitempty"`
 		ImageURL *imageURL `json:"image_url,omitempty"`
+		// from is the block that the part is still to be filled from.
+		from *frames.ContentBlock
 	}
 	imageURL struct {
 		URL string `json:"url"`
@@ -104,6 +111,7 @@ type chunk struct {
 	Choices []choice        `json:"choices"`
 	Usage   *wireUsage      `json:"usage"`
 	Error   json.RawMessage `json:"error"`
+	Object  loose           `json:"object"` // "error" where the chunk itself is one
 }
 
 type choice struct {
@@ -122,10 +130,10 @@ type delta struct {
 }
 
 type callDelta struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
+	Index    *int  `json:"index"`
+	ID       loose `json:"id"`
 	Function struct {
-		Name      string    `json:"name"`
+		Name      loose     `json:"name"`
 		Arguments arguments `json:"arguments"`
 	} `json:"function"`
 }
@@ -138,8 +146,8 @@ type wireUsage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// loose is text that may come as null, as a string, or as a list of text parts.
-// What is none of these says nothing.
+// loose is text that may come as null, as a string, as a number, or as a list of
+// text parts. What is none of these says nothing.
 type loose string
 
 // UnmarshalJSON never fails.
@@ -147,6 +155,11 @@ func (l *loose) UnmarshalJSON(b []byte) error {
 	var s string
 	if json.Unmarshal(b, &s) == nil {
 		*l = loose(s)
+		return nil
+	}
+	var n json.Number
+	if json.Unmarshal(b, &n) == nil {
+		*l = loose(n)
 		return nil
 	}
 	var parts []part
