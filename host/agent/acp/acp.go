@@ -36,6 +36,14 @@ type Options struct {
 	AuthMethod string
 	// MCPServers are handed to every session, in the protocol's form.
 	MCPServers []json.RawMessage
+	// Tools, if set, are the host's own, offered to every session over HTTP where the
+	// agent takes that.
+	Tools agent.Tools
+	// ToolsCommand is a program, an absolute path, and its arguments for agents that do
+	// not: it speaks the protocol over its standard input and output, and finds the
+	// server in the variables [ToolsURLEnv] and [ToolsTokenEnv]. Empty: such agents have
+	// no tools of the host.
+	ToolsCommand []string
 	// NoSubagents does not offer to show subagents as sessions of their own.
 	NoSubagents bool
 	// OneSession gives every session a process of its own, which then runs in the

@@ -17,3 +17,12 @@ func show(events []frames.Payload) string {
 	}
 	return b.String()
 }
+
+// raws are JSON values.
+func raws(list ...string) []json.RawMessage {
+	var out []json.RawMessage
+	for _, one := range list {
+		out = append(out, json.RawMessage(one))
+	}
+	return out
+}

@@ -43,6 +43,10 @@ type link struct {
 	spent atomic.Bool
 	heard atomic.Int64 // when the agent last said something here, Unix nanoseconds
 
+	// offer is the door to the host's tools, nil if there is none.
+	offer   agent.ToolOffer
+	awaited atomic.Int64 // calls of those tools that wait
+
 	opening bool // belongs to the router
 
 	// What follows belongs to the lane.
@@ -62,6 +66,7 @@ func newLink(e *engine, s agent.Session) *link {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.hear()
 	l.lane = newLane(l.opt.Quiet, l.idle)
+	l.offerTools()
 	e.attach(l)
 	return l
 }
@@ -79,6 +84,7 @@ func (l *link) leave(hurry <-chan struct{}) {
 		l.lane.close()
 		l.cancel()
 		l.wg.Wait()
+		l.closeTools()
 	})
 }
 

@@ -252,11 +252,7 @@ func (p *past) preface() string {
 
 // open calls a method that opens a session.
 func (l *link) open(ctx context.Context, method, id string) (o opened, err error) {
-	servers := l.opt.MCPServers
-	if servers == nil {
-		servers = []json.RawMessage{}
-	}
-	params := map[string]any{"cwd": l.s.Cwd, "mcpServers": servers}
+	params := map[string]any{"cwd": l.s.Cwd, "mcpServers": l.servers()}
 	if id != "" {
 		params["sessionId"] = id
 	}

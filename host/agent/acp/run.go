@@ -41,6 +41,7 @@ func (r *run) run(params map[string]any) (agent.Result, error) {
 	if err := l.lane.do(l.ctx, func() { l.main.begin(ts) }); err != nil {
 		return agent.Result{}, l.because(err)
 	}
+	defer l.beginTools(ts.Turn)()
 	_, ch := l.conn.Start("session/prompt", params)
 	res, err := r.wait(ch)
 	if err == nil && ts.ctx.Err() == nil {
@@ -156,7 +157,7 @@ func (r *run) stalled() {
 	l := r.l
 	silent := l.silence()
 	switch {
-	case l.conn.Asking(l.e.asksOf(l)):
+	case l.awaited.Load() > 0 || l.conn.Asking(l.e.asksOf(l)):
 		l.hear()
 	case silent >= l.opt.StallTimeout:
 		r.ts.cancel(errStalled)
