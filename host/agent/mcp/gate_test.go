@@ -249,7 +249,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 	cwd := realDir(t)
 	asked := make(chan struct{}, 1)
-	h := agenttest.New(agenttest.Script{Cwd: cwd, Answer: never(asked)}, &puppet{"puppet", s})
+	h := agenttest.New(agenttest.Script{Cwd: cwd, Answer: never(asked)}, &puppet{"puppet", s, nil})
 	ses, err := h.Open(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

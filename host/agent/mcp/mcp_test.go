@@ -21,8 +21,9 @@ import (
 // puppet is an agent whose turns are open until they are let go: the test plays the
 // agent, as a client of its session's door.
 type puppet struct {
-	name  string
-	tools agent.Tools
+	name   string
+	tools  agent.Tools
+	opened chan *hands // gets those that are opened, unless nil
 }
 
 func (p *puppet) Info() agent.Info { return agent.Info{Name: p.name, Kind: "puppet"} }
@@ -32,7 +33,11 @@ func (p *puppet) Open(_ context.Context, s agent.Session) (agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hands{session: s, offer: o, open: make(chan struct{}, 1), cut: make(chan struct{})}, nil
+	h := &hands{session: s, offer: o, open: make(chan struct{}, 1), cut: make(chan struct{})}
+	if p.opened != nil {
+		p.opened <- h
+	}
+	return h, nil
 }
 
 // hands is one open puppet.
@@ -41,10 +46,12 @@ type hands struct {
 	offer   agent.ToolOffer
 	open    chan struct{} // a turn runs
 	cut     chan struct{} // ends it
+	turn    agent.Turn    // set before open is sent
 }
 
 func (a *hands) Prompt(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
 	defer a.offer.Begin(t)()
+	a.turn = t
 	a.open <- struct{}{}
 	select {
 	case <-a.cut:
@@ -115,7 +122,7 @@ func start(t *testing.T, opt mcp.Options, script agenttest.Script, more ...agent
 	if script.Cwd == "" {
 		script.Cwd = realDir(t)
 	}
-	r.host = agenttest.New(script, append([]agent.Driver{&puppet{"puppet", r.server}}, more...)...)
+	r.host = agenttest.New(script, append([]agent.Driver{&puppet{"puppet", r.server, nil}}, more...)...)
 	t.Cleanup(func() {
 		if err := r.host.Close(); err != nil {
 			t.Error(err)

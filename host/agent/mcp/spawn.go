@@ -178,22 +178,21 @@ func clip(title string) string {
 // told is what the model hears of a child that ended. One that did not complete its
 // work makes an error.
 func told(id frames.SessionID, end agent.ChildResult) (string, error) {
-	said := words(end.Result)
+	said, how := words(end.Result), string(end.Reason)
+	if end.Message != "" {
+		how += ": " + end.Message
+	}
 	if end.Reason == frames.TurnCompleted {
 		if said == "" {
 			said = "[It said nothing.]"
 		}
-		return fmt.Sprintf("%s\n\n[subagent %s: %s]", said, id, end.Reason), nil
+		return fmt.Sprintf("%s\n\n[subagent %s: %s]", said, id, how), nil
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "the subagent %s ended: %s", id, end.Reason)
-	if end.Message != "" {
-		b.WriteString(": " + end.Message)
-	}
+	text := fmt.Sprintf("the subagent %s ended: %s", id, how)
 	if said != "" {
-		b.WriteString("\n\nIts last message:\n" + said)
+		text += "\n\nIts last message:\n" + said
 	}
-	return "", errors.New(b.String())
+	return "", errors.New(text)
 }
 
 // words is the text of a child's last message.
