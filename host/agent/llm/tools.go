@@ -238,27 +238,11 @@ func (c *toolRun) failed(code, text string) frames.ToolResult {
 	return res
 }
 
-// refused says why a call was not run.
+// refused is the result of a call that was not allowed. A model is not told by whom.
 func (c *toolRun) refused(d agent.Decision) frames.ToolResult {
-	why := fmt.Sprintf("rejected (%s)", d.Cause)
-	switch {
-	case d.Outcome == frames.Cancelled:
-		return c.failed(codeCancelled, "Not run: the turn was cancelled before anybody answered.")
-	case d.Outcome != frames.Rejected:
-		why = "there is no answer that counts"
-	case d.Cause == frames.CauseReply:
-		why = "a person rejected it"
-	case d.Cause == frames.CauseTimeout:
-		why = "nobody answered in time"
-	case d.Cause == frames.CausePolicy:
-		why = "the session's policy rejects it"
-	case d.Cause == frames.CauseModeChange:
-		why = "the session was switched to deny mode"
-	}
-	if d.Feedback != "" {
-		why += ": " + d.Feedback
-	}
-	return c.failed(codeRejected, "Not run: "+why+".")
+	d.By = nil
+	code, text := d.Refusal()
+	return c.failed(code, text)
 }
 
 // whole is a text result: all of it, or a preview with the whole in a blob.

@@ -70,44 +70,12 @@ func notAllowed(ctx context.Context, t agent.Turn, call frames.CallID, d agent.D
 		ferr := finish(ctx, t, failed(call, "unavailable", "Not run: it could not be asked whether this may run."))
 		return agent.Result{}, fmt.Errorf("shell: asking for approval: %w", errors.Join(err, ferr))
 	}
-	code, text := refusal(d)
+	code, text := d.Refusal()
 	res := agent.Result{Message: text}
 	if d.Outcome == frames.Cancelled {
 		res.Reason = frames.TurnCancelled
 	}
 	return res, finish(ctx, t, failed(call, code, text))
-}
-
-// refusal says why a call was not run.
-func refusal(d agent.Decision) (code, text string) {
-	who := "a person"
-	if d.By != nil && d.By.Label != "" {
-		who = d.By.Label
-	}
-	switch {
-	case d.Outcome == frames.Cancelled:
-		return "cancelled", "Not run: the turn was cancelled before anybody answered."
-	case d.Outcome == frames.Unavailable:
-		return "rejected", "Not run: the host could not store the answer, so it does not count."
-	case d.Outcome.Allows():
-		return "rejected", "Not run: the answer allowed it but named no input."
-	}
-	switch d.Cause {
-	case frames.CauseTimeout:
-		text = "Not run: nobody answered in time."
-	case frames.CausePolicy:
-		text = "Not run: the session's policy rejects it."
-	case frames.CauseModeChange:
-		text = "Not run: the session was switched to deny mode."
-	case frames.CauseReply:
-		text = "Not run: rejected by " + who + "."
-	default:
-		text = fmt.Sprintf("Not run: rejected (%s).", d.Cause)
-	}
-	if d.Feedback != "" {
-		text += " Feedback: " + d.Feedback
-	}
-	return "rejected", text
 }
 
 // start starts what the frozen input says. An error means that nothing was
