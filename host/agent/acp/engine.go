@@ -2,6 +2,7 @@ package acp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type engine struct {
 	peer  peer
 	conn  *acprpc.Conn
 	caps  initialized
+	said  json.RawMessage // its capabilities, as it wrote them
 
 	// What follows is guarded by the pool.
 	key   string
@@ -164,19 +166,32 @@ func (e *engine) hello(ctx context.Context) error {
 	if !e.opt.NoSubagents {
 		caps["subagents"] = struct{}{}
 	}
+	var raw json.RawMessage
 	err := e.conn.Call(ctx, "initialize", map[string]any{
 		"protocolVersion": 1, "clientCapabilities": caps,
 		"clientInfo": map[string]string{"name": "muxhost", "title": "muxhost", "version": "1"},
-	}, &e.caps)
+	}, &raw)
 	switch {
 	case err != nil:
 		return err
+	case !e.learn(raw):
+		return errors.New("the agent's answer to initialize is not as the protocol says")
 	case e.caps.Version != 1:
 		return fmt.Errorf("the agent speaks version %d of the protocol; want 1", e.caps.Version)
 	case e.opt.AuthMethod == "":
 		return nil
 	}
 	return e.conn.Call(ctx, "authenticate", map[string]string{"methodId": e.opt.AuthMethod}, nil)
+}
+
+// learn takes the agent's answer to initialize.
+func (e *engine) learn(raw json.RawMessage) bool {
+	var said struct {
+		Capabilities json.RawMessage `json:"agentCapabilities"`
+	}
+	ok := json.Unmarshal(raw, &e.caps) == nil && json.Unmarshal(raw, &said) == nil
+	e.said = said.Capabilities
+	return ok
 }
 
 // watch waits for the end of the agent, however it comes, and ends what is left.

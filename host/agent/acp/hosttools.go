@@ -3,7 +3,6 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -43,7 +42,7 @@ func (l *link) closeTools() {
 // servers are the servers of tools that the agent's session is given, in the
 // protocol's form.
 func (l *link) servers() []json.RawMessage {
-	servers := slices.Concat([]json.RawMessage{}, l.opt.MCPServers)
+	servers := append([]json.RawMessage{}, l.opt.MCPServers...) // never null
 	type pair struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
@@ -58,7 +57,7 @@ func (l *link) servers() []json.RawMessage {
 		}))
 	}
 	return append(servers, acprpc.Marshal(map[string]any{
-		"name": toolsName, "command": l.opt.ToolsCommand[0], "args": slices.Concat([]string{}, l.opt.ToolsCommand[1:]),
+		"name": toolsName, "command": l.opt.ToolsCommand[0], "args": append([]string{}, l.opt.ToolsCommand[1:]...),
 		"env": []pair{{ToolsURLEnv, l.offer.URL()}, {ToolsTokenEnv, l.offer.Token()}},
 	}))
 }
