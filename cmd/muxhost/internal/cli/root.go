@@ -26,8 +26,8 @@ type app struct {
 	style          term.Style // of stdout
 	errStyle       term.Style // of stderr
 
-	stateFlag string
-	color     string
+	stateFlag, configFlag string
+	color                 string
 }
 
 // Main runs the program and returns its exit code. It reads no global state but
@@ -77,6 +77,7 @@ programs watch and steer them. Start with: muxhost serve`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.PersistentFlags().StringVar(&a.stateFlag, "state-dir", "", "the host's state directory (default $MUXHOST_STATE_DIR, else $XDG_STATE_HOME/muxhost)")
+	root.PersistentFlags().StringVar(&a.configFlag, "config", "", "the configuration file (default $MUXHOST_CONFIG, else $XDG_CONFIG_HOME/muxhost/config.toml)")
 	root.PersistentFlags().StringVar(&a.color, "color", "auto", "auto, always or never")
 	root.AddCommand(
 		newServe(a), newRun(a), newLs(a), newShow(a), newTail(a), newHistory(a), newSend(a), newCancel(a),
@@ -84,7 +85,7 @@ programs watch and steer them. Start with: muxhost serve`,
 		newInbox(a), newApprove(a), newReject(a), newAnswer(a), newWait(a), newRPC(a), newStatus(a), newStop(a), newVersion(a),
 		newBackup(a), newRestore(a), newCheck(a), newCompact(a), newConform(a), newTokens(a), newClients(a),
 	)
-	root.AddCommand(newTasks(a), newMCPBridge(a))
+	root.AddCommand(newTasks(a), newMCPBridge(a), newConfig(a), newAgents(a))
 	root.AddCommand(newACP(a))
 	for _, c := range root.Commands() {
 		usageErrors(c)

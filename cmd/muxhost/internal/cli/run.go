@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/config"
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/rpc"
 	"github.com/muxhost/muxhost/rpc/client"
@@ -39,7 +40,7 @@ Exits with the command's own code; 7 when it was rejected or cancelled; 8 after
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args[0], f) },
 	}
-	cmd.Flags().StringVar(&f.agent, "agent", "", "agent to run it (default: the host's)")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "agent to run it (default: what "+config.ProjectFile+" says, else the host's)")
 	cmd.Flags().StringVar(&f.cwd, "cwd", "", "directory to run it in (default: this one)")
 	cmd.Flags().StringVar(&f.title, "title", "", "title of the session")
 	cmd.Flags().StringVar(&f.approve, "approve", "ask", "ask: show cards here and elsewhere; reject: ask nobody, reject everything")
@@ -56,6 +57,11 @@ func (a *app) run(ctx context.Context, prompt string, f runFlags) error {
 	cwd, err := a.cwd(f.cwd)
 	if err != nil {
 		return err
+	}
+	if f.agent == "" {
+		if f.agent, err = a.projectAgent(cwd); err != nil {
+			return err
+		}
 	}
 	c, err := a.connectOrStart(ctx)
 	if err != nil {

@@ -12,18 +12,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/config"
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/roster"
 	"github.com/muxhost/muxhost/host"
-	"github.com/muxhost/muxhost/host/agent"
-	"github.com/muxhost/muxhost/host/agent/demo"
-	"github.com/muxhost/muxhost/host/agent/shell"
 	"github.com/muxhost/muxhost/store/bolt"
 )
 
@@ -36,7 +33,14 @@ type serveFlags struct {
 	logLevel, logFormat      string
 	keep                     keepFlags
 	limits                   limitFlags
+
+	conf *config.Config
+	// said is where config.toml says what no flag says, by the flag's name.
+	said map[string]string
 }
+
+// at is how a setting is called: where it is said.
+func (f *serveFlags) at(name string) string { return cmp.Or(f.said[name], "--"+name) }
 
 func newServe(a *app) *cobra.Command {
 	var f serveFlags
@@ -48,9 +52,20 @@ open stays answerable for five seconds, everything is stored, clients are told. 
 second signal ends it at once. Sessions survive either way.
 
 It listens on this machine only, unless it is given a certificate. Every client
-needs the token, which is minted into the state directory.`,
+needs the token, which is minted into the state directory.
+
+What flags do not say, config.toml may (see muxhost config). Its agents are offered,
+and those that are found on this machine (see muxhost agents ls).`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.conf, err = a.config(); err != nil {
+				return err
+			}
+			if f.said, err = a.settings(cmd.Flags(), f.conf); err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), f)
+		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7717", "address and port to listen on; port 0 takes a free one")
@@ -76,12 +91,12 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg, err := a.hostConfig(dir, f)
+	cfg, entries, err := a.hostConfig(dir, f)
 	if err != nil {
 		return err
 	}
 	if err := host.CheckListen(f.listen, cfg.TLS != nil); err != nil {
-		return listenError(f.listen, err)
+		return listenError(f, err)
 	}
 	if err := host.PrepareStateDir(dir); err != nil {
 		return fmt.Errorf("the state directory: %w", err)
@@ -100,19 +115,25 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	cfg.Token = token
+	fleet, err := launch(entries, cfg.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fleet.close(context.WithoutCancel(ctx))) }()
+	cfg.Drivers = fleet.drivers
 	h, err := host.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	ln, err := h.Listen(ctx, f.listen)
 	if err != nil {
-		return errors.Join(listenError(f.listen, err), h.Shutdown(context.WithoutCancel(ctx)))
+		return errors.Join(listenError(f, err), h.Shutdown(context.WithoutCancel(ctx)))
 	}
-	return a.serveOn(ctx, h, ln, dir, f, minted)
+	return a.serveOn(ctx, h, ln, dir, f, greeting{minted: minted, entries: entries})
 }
 
 // serveOn tells where the host listens, and serves.
-func (a *app) serveOn(ctx context.Context, h *host.Host, ln net.Listener, dir string, f serveFlags, minted bool) (err error) {
+func (a *app) serveOn(ctx context.Context, h *host.Host, ln net.Listener, dir string, f serveFlags, g greeting) (err error) {
 	url := listenURL(ln, f)
 	b, err := json.Marshal(hostFile{URL: url, PID: os.Getpid(), Version: version(), StartedAt: time.Now().UTC().Truncate(time.Millisecond)})
 	if err == nil {
@@ -122,36 +143,62 @@ func (a *app) serveOn(ctx context.Context, h *host.Host, ln net.Listener, dir st
 		return errors.Join(fmt.Errorf("tell other programs where it listens: %w", err), ln.Close(), h.Shutdown(context.WithoutCancel(ctx)))
 	}
 	defer func() { err = errors.Join(err, host.RemoveStateFile(dir, hostFileName)) }()
-	a.greet(url, dir, minted, f.agent)
+	g.url, g.dir, g.byDefault = url, dir, f.agent
+	a.greet(g)
 	return h.Serve(ctx, ln)
 }
 
+// greeting is what a host that is up tells the person who started it.
+type greeting struct {
+	url, dir, byDefault string
+	minted              bool
+	entries             []roster.Entry
+}
+
 // greet prints the address to stdout, and to stderr what to type next.
-func (a *app) greet(url, dir string, minted bool, byDefault string) {
-	fmt.Fprintln(a.stdout, url)
+func (a *app) greet(g greeting) {
+	fmt.Fprintln(a.stdout, g.url)
 	shell := ""
-	if byDefault != "shell" {
+	if g.byDefault != "shell" {
 		shell = "--agent shell "
 	}
 	fresh := ""
-	if minted {
+	if g.minted {
 		fresh = " (new)"
 	}
 	hint := a.stateHint()
 	fmt.Fprintf(a.stderr, `muxhost %s listens on %s
 state %s, token %s%s
+agents %s
 
 Next, in another terminal:
   muxhost run %s'echo hello'%s           run a command once you allow it
   muxhost run --agent demo 'show me'%s  see everything without a model
   muxhost inbox -f%s                   answer what waits, from anywhere
 Ctrl-C ends the host; sessions stay.
-`, version(), url, dir, filepath.Join(dir, tokenFileName), fresh, shell, hint, hint, hint)
+`, version(), g.url, g.dir, filepath.Join(g.dir, tokenFileName), fresh, a.agentsLine(g.entries), shell, hint, hint, hint)
 }
 
-// hostConfig turns flags into a configuration, without touching a file but those
-// that the flags name.
-func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
+// hostConfig turns flags and config.toml into a configuration, and lists the agents,
+// whose drivers are still to come. It starts and changes nothing.
+func (a *app) hostConfig(dir string, f serveFlags) (cfg host.Config, entries []roster.Entry, err error) {
+	if entries, err = a.roster(f.conf); err != nil {
+		return cfg, nil, err
+	}
+	if err := checkAgent(f.at("agent"), f.agent, entries); err != nil {
+		return cfg, nil, err
+	}
+	cfg, err = a.plainConfig(dir, f)
+	for _, w := range f.conf.Warnings {
+		if err == nil {
+			cfg.Logger.Warn("the configuration file is open to others", slog.String("why", w))
+		}
+	}
+	return cfg, entries, err
+}
+
+// plainConfig is the configuration without its agents.
+func (a *app) plainConfig(dir string, f serveFlags) (host.Config, error) {
 	log, err := a.logger(f)
 	if err != nil {
 		return host.Config{}, err
@@ -173,13 +220,9 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 	if err != nil {
 		return host.Config{}, err
 	}
-	drivers := []agent.Driver{shell.New(shell.Options{}), demo.New(demo.Options{Speed: 1})}
-	if err := checkAgent(f.agent, drivers); err != nil {
-		return host.Config{}, err
-	}
 	cfg := host.Config{
-		Drivers: drivers, DefaultAgent: f.agent,
-		Name: name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
+		DefaultAgent: f.agent,
+		Name:         name, Version: version(), Logger: log, Env: host.AllowedEnv(os.Environ()),
 		AllowHosts: f.allowHosts, AllowOrigins: f.allowOrigins, TLS: conf,
 		BlobDir: filepath.Join(dir, blobDirName), AskTimeout: f.askTimeout,
 		Retention: keep,
@@ -188,18 +231,6 @@ func (a *app) hostConfig(dir string, f serveFlags) (host.Config, error) {
 		return host.Config{}, err
 	}
 	return cfg, nil
-}
-
-// checkAgent refuses a default agent that is none of the drivers.
-func checkAgent(name string, drivers []agent.Driver) error {
-	var names []string
-	for _, d := range drivers {
-		names = append(names, d.Info().Name)
-	}
-	if slices.Contains(names, name) {
-		return nil
-	}
-	return fail(exitUsage, "--agent is %q: this host has the agents %s", name, strings.Join(names, ", "))
 }
 
 func (a *app) logger(f serveFlags) (*slog.Logger, error) {
@@ -220,7 +251,7 @@ func (a *app) logger(f serveFlags) (*slog.Logger, error) {
 // loadTLS reads the certificate, nil if none is named.
 func loadTLS(f serveFlags) (*tls.Config, error) {
 	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return nil, fail(exitUsage, "--tls-cert and --tls-key belong together: give both or none")
+		return nil, fail(exitUsage, "--tls-cert and --tls-key, or tls-cert and tls-key in config.toml, belong together: give both or none")
 	}
 	if f.tlsCert == "" {
 		return nil, nil //nolint:nilnil // no TLS is a valid answer
@@ -245,17 +276,17 @@ func openStore(dir string) (*bolt.Store, error) {
 }
 
 // listenError says what to do about an address that cannot be had.
-func listenError(addr string, err error) error {
-	name, port, _ := net.SplitHostPort(addr)
+func listenError(f serveFlags, err error) error {
+	name, port, _ := net.SplitHostPort(f.listen)
 	switch {
 	case errors.Is(err, host.ErrPlaintext):
-		return fail(exitUsage, "--listen %s: %w (--tls-cert, --tls-key)", addr, err)
+		return fail(exitUsage, "%s %s: %w (--tls-cert, --tls-key)", f.at("listen"), f.listen, err)
 	case errors.Is(err, host.ErrConfig):
-		return fail(exitUsage, "--listen: %w", err)
+		return fail(exitUsage, "%s: %w", f.at("listen"), err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fail(exitFailed, "port %s is in use by another program: choose a port with --listen %s, or any free one with --listen %s", port, net.JoinHostPort(name, "7718"), net.JoinHostPort(name, "0"))
 	}
-	return fmt.Errorf("--listen %s: %w", addr, err)
+	return fmt.Errorf("%s %s: %w", f.at("listen"), f.listen, err)
 }
 
 // listenURL is where programs on this machine reach the host.

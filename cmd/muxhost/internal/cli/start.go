@@ -40,6 +40,9 @@ func (a *app) connectOrStart(ctx context.Context) (*client.Client, error) {
 // start runs `muxhost serve` on dir in the background and waits until it is
 // ready. It listens on a free port; its log goes to host.log in dir.
 func (a *app) start(ctx context.Context, dir string) (hostFile, error) {
+	if err := a.checkConfig(); err != nil {
+		return hostFile{}, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return hostFile{}, err
 	}
@@ -53,7 +56,11 @@ func (a *app) start(ctx context.Context, dir string) (hostFile, error) {
 		return hostFile{}, err
 	}
 	defer log.Close()
-	cmd := exec.Command(exe, "serve", "--listen", "127.0.0.1:0", "--state-dir", dir)
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--state-dir", dir}
+	if a.configFlag != "" {
+		args = append(args, "--config", a.configFlag)
+	}
+	cmd := exec.Command(exe, args...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, detached()
 	if err := cmd.Start(); err != nil {
 		return hostFile{}, fmt.Errorf("start a host: %w", err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -51,7 +50,7 @@ func (c *Config) Agent(name string) *Agent {
 
 // Path returns where config.toml is looked for: $MUXHOST_CONFIG, else
 // $XDG_CONFIG_HOME/muxhost/config.toml, else ~/.config/muxhost/config.toml, on
-// Windows %AppData%\muxhost\config.toml. It is "" where there is no home directory.
+// Windows %AppData%\muxhost\config.toml. It is "" where $HOME is not set either.
 func Path(getenv func(string) string) string {
 	if p := getenv("MUXHOST_CONFIG"); p != "" {
 		return p
@@ -61,8 +60,8 @@ func Path(getenv func(string) string) string {
 		dir = getenv("AppData")
 	}
 	if !filepath.IsAbs(dir) {
-		home, err := os.UserHomeDir()
-		if err != nil {
+		home := getenv("HOME")
+		if !filepath.IsAbs(home) {
 			return ""
 		}
 		dir = filepath.Join(home, ".config")

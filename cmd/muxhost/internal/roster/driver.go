@@ -14,8 +14,17 @@ import (
 	"github.com/muxhost/muxhost/host/agent/shell"
 )
 
-// Driver returns the driver of an agent that is offered.
-func (e Entry) Driver() agent.Driver {
+// Deps are what drivers need of the host; zero fields leave out what they are for.
+type Deps struct {
+	// Tools are the host's tools. Bridge is a program, an absolute path and its
+	// arguments, by which agents reach them that start tools as processes only.
+	Tools  agent.Tools
+	Bridge []string
+}
+
+// Driver returns the driver of an agent that is offered. It starts nothing. If it has a
+// Close(ctx), whoever asked for it calls that when no session runs any more.
+func (e Entry) Driver(d Deps) agent.Driver {
 	switch e.Kind {
 	case config.KindShell:
 		return shell.New(shell.Options{})
@@ -24,11 +33,14 @@ func (e Entry) Driver() agent.Driver {
 	case config.KindLLM:
 		return llm.New(e.LLM)
 	}
-	d := acp.New(e.ACP)
-	if e.Model != "" {
-		return preset{d, e.Model}
+	o := e.ACP
+	if e.Tools {
+		o.Tools, o.ToolsCommand = d.Tools, d.Bridge
 	}
-	return d
+	if e.Model != "" {
+		return preset{acp.New(o), e.Model}
+	}
+	return acp.New(o)
 }
 
 // preset is a driver whose sessions begin with a model.

@@ -60,6 +60,8 @@ type Entry struct {
 	EnvNames []string
 	// Rules are those of its sessions.
 	Rules []frames.Rule
+	// Tools says that it is offered the host's tools.
+	Tools bool
 	// Node is the least version of node that it needs, 0 for none.
 	Node int
 	// ACP and LLM are how it is run, for its kind.
@@ -145,7 +147,7 @@ func own(a *config.Agent, machine recipe.Env, env Env) (Entry, error) {
 func program(a *config.Agent, f recipe.Found, machine recipe.Env, env Env) (Entry, error) {
 	e := Entry{
 		Name: f.Name, Kind: config.KindACP, State: State(f.State), Recipe: f.Name, Source: "built-in",
-		Provider: f.Provider, Mode: f.Mode, Asks: f.Asks, Note: f.Note, Node: f.Node,
+		Provider: f.Provider, Mode: f.Mode, Asks: f.Asks, Note: f.Note, Node: f.Node, Tools: true,
 	}
 	e.ACP = acp.Options{Modes: f.Modes, StartTimeout: f.Start()}
 	if f.Command != "" {
@@ -176,7 +178,9 @@ func (e *Entry) finish(set environ) {
 	if len(e.Command) > 0 {
 		o.Command, o.Args = e.Command[0], e.Command[1:]
 	}
-	e.Rules = append(e.Rules, mcp.DefaultRules()...)
+	if e.Tools {
+		e.Rules = append(e.Rules, mcp.DefaultRules()...)
+	}
 }
 
 // replace takes what config.toml says of a program.
@@ -198,6 +202,7 @@ func (e *Entry) replace(a *config.Agent, f recipe.Found, machine recipe.Env) err
 	if p.Modes != nil {
 		o.Modes = p.Modes
 	}
+	e.Tools = p.Tools == nil || *p.Tools
 	o.AuthMethod = p.AuthMethod
 	o.NoSubagents = p.Subagents != nil && !*p.Subagents
 	o.OneSession = p.Shared != nil && !*p.Shared

@@ -193,7 +193,7 @@ func TestBuildRefusesWhatItCannotUnderstand(t *testing.T) {
 func TestEndpointTakesItsKeyFromTheEnvironment(t *testing.T) {
 	text := "[agents.local]\nkind = 'llm'\nbase-url = 'http://127.0.0.1:1/v1'\nmodel = 'm'\napi-key-env = 'K'\nprices = {m = {input = '1', output = '2'}}"
 	e := entry(t, build(t, text, getenv("PATH=", "K=secret")), "local")
-	if e.State != roster.Endpoint || e.LLM.APIKey() != "secret" || e.Note != "" || e.LLM.Prices["m"].Output != "2" || e.Driver().Info().Kind != "llm" {
+	if e.State != roster.Endpoint || e.LLM.APIKey() != "secret" || e.Note != "" || e.LLM.Prices["m"].Output != "2" || e.Driver(roster.Deps{}).Info().Kind != "llm" {
 		t.Errorf("local is %+v", e)
 	}
 	if e := entry(t, build(t, text, getenv("PATH=")), "local"); !strings.Contains(e.Note, "has no K") || !e.Offered() {
@@ -239,7 +239,7 @@ func probe(t *testing.T, how, more string) (roster.Report, error) {
 	}
 	text := fmt.Sprintf("[agents.fake]\ncommand = %q\nargs = []\nenv = {%s = %q}\n%s", exe, fakeEnv, how, more)
 	e := entry(t, build(t, text, getenv("PATH=")), "fake")
-	d := e.Driver()
+	d := e.Driver(roster.Deps{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	r, err := roster.Probe(ctx, e, d, []string{"PATH=/bin", "HOME=" + t.TempDir()}, t.TempDir())
@@ -281,7 +281,7 @@ func TestProbeAsksAnEndpointForItsModels(t *testing.T) {
 	for model, want := range map[string]string{"m": "", "x": `no model "x"; it has m, n`} {
 		text := fmt.Sprintf("[agents.l]\nkind = 'llm'\nbase-url = %q\nmodel = %q", srv.URL+"/v1", model)
 		e := entry(t, build(t, text, getenv("PATH=")), "l")
-		r, err := roster.Probe(t.Context(), e, e.Driver(), nil, t.TempDir())
+		r, err := roster.Probe(t.Context(), e, e.Driver(roster.Deps{}), nil, t.TempDir())
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || len(r.Models) != 2 {
 			t.Errorf("model %s: %+v, %v", model, r, err)
 		}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/roster"
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/term"
+	"github.com/muxhost/muxhost/host"
+	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/rpc/client"
+	"github.com/muxhost/muxhost/store/mem"
+)
+
+// tryFlags are those of `muxhost agents test`.
+type tryFlags struct {
+	prompt, approve string
+	timeout         time.Duration
+	json            bool
+}
+
+func newAgentsTest(a *app) *cobra.Command {
+	var f tryFlags
+	cmd := &cobra.Command{
+		Use:   "test NAME",
+		Short: "Start an agent, see that it answers and asks, and end it again",
+		Long: `Starts the agent as the host would, in an empty directory that is removed afterwards,
+and says its version and whether it acknowledged the mode in which it asks. Of an
+endpoint it asks which models it has. Needs no running host, and leaves none.
+
+No prompt is sent, unless --prompt gives one: then one turn runs with it, on a host of
+its own in memory, and whatever the agent asks for is rejected. An agent that costs
+money per prompt does so here.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.tryAgent(cmd.Context(), args[0], f) },
+	}
+	cmd.Flags().StringVar(&f.prompt, "prompt", "", "run one turn with this prompt")
+	cmd.Flags().StringVar(&f.approve, "approve", "reject", "with --prompt: reject what the agent asks for, or ask here")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long the start, and the turn, may take (default: as long as the agent's own limits)")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result, and with --prompt the session's frames, as JSON lines")
+	return cmd
+}
+
+func (a *app) tryAgent(ctx context.Context, name string, f tryFlags) (err error) {
+	if f.approve != "reject" && f.approve != "ask" {
+		return fail(exitUsage, "--approve is %q: it takes reject or ask", f.approve)
+	}
+	entries, err := a.entries()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(entries, func(e roster.Entry) bool { return e.Name == name })
+	if i < 0 {
+		return fail(exitNotFound, "no agent %q: see muxhost agents ls", term.Line(name))
+	}
+	dir, err := os.MkdirTemp("", "muxhost-test-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
+	ctx, stop := a.untilSignal(ctx)
+	defer stop()
+	return a.tryIn(ctx, entries[i], dir, f)
+}
+
+// tryIn tries the agent in dir.
+func (a *app) tryIn(ctx context.Context, e roster.Entry, dir string, f tryFlags) (err error) {
+	var d agent.Driver
+	if e.Offered() {
+		d = e.Driver(roster.Deps{})
+		defer func() {
+			fleet := fleet{drivers: []agent.Driver{d}}
+			err = errors.Join(err, fleet.close(context.WithoutCancel(ctx)))
+		}()
+	}
+	start, cancel := limited(ctx, f.timeout)
+	defer cancel()
+	if e.State == roster.ByNpx && !f.json {
+		fmt.Fprintln(a.stderr, a.errStyle.Dim(a.line(e.Note)))
+	}
+	r, err := roster.Probe(start, e, d, host.AllowedEnv(os.Environ()), dir)
+	if err := a.report(e, r, err, f.json); err != nil {
+		return err
+	}
+	if f.prompt == "" {
+		return nil
+	}
+	return a.tryTurn(ctx, e, d, dir, f)
+}
+
+func limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// tried is the result of a test as JSON.
+type tried struct {
+	Name    string   `json:"name"`
+	Ok      bool     `json:"ok"`
+	Agent   string   `json:"agent,omitempty"`
+	Version string   `json:"version,omitempty"`
+	Mode    string   `json:"approvalMode,omitempty"`
+	Models  []string `json:"models,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+	TookMs  int64    `json:"tookMs"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// report prints what a probe showed. A failure is the program's failure.
+func (a *app) report(e roster.Entry, r roster.Report, failed error, asJSON bool) error {
+	if asJSON {
+		t := tried{e.Name, failed == nil, r.Agent, r.Version, r.Mode, r.Models, r.Notes, r.Took.Milliseconds(), ""}
+		if failed != nil {
+			t.Error = failed.Error()
+		}
+		if err := a.jsonLine("agent-test", t); err != nil || failed == nil {
+			return err
+		}
+		return &exitError{code: exitFailed}
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(a.stderr, a.errStyle.Yellow(term.Clean(n)))
+	}
+	if failed != nil {
+		return fail(exitFailed, "%s: %w", e.Name, failed)
+	}
+	for _, line := range facts(e, r) {
+		fmt.Fprintln(a.stdout, a.style.Green("✓"), a.line(line))
+	}
+	return nil
+}
+
+// facts are what a probe that went well showed.
+func facts(e roster.Entry, r roster.Report) []string {
+	out := []string{fmt.Sprintf("%s started in %v", e.Name, r.Took.Round(10*time.Millisecond))}
+	if r.Agent != "" {
+		out = append(out, "it is "+strings.TrimSpace(r.Agent+" "+r.Version))
+	}
+	switch {
+	case r.Mode != "":
+		out = append(out, fmt.Sprintf("it acknowledged the mode %q, in which it asks", r.Mode))
+	case len(r.Models) > 0:
+		out = append(out, fmt.Sprintf("the endpoint has %s, %s among them", count(len(r.Models), "model"), e.Model))
+	case e.Asks != "":
+		out = append(out, "no mode is set: "+e.Asks)
+	}
+	return out
+}
+
+// tryTurn runs one turn on a host in memory.
+func (a *app) tryTurn(ctx context.Context, e roster.Entry, d agent.Driver, dir string, f tryFlags) (err error) {
+	token := host.NewToken()
+	h, err := host.New(ctx, host.Config{
+		Store: mem.New(), Drivers: []agent.Driver{d}, Token: token, Version: version(), Env: host.AllowedEnv(os.Environ()),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Shutdown(context.WithoutCancel(ctx))) }()
+	c, err := client.Dial(ctx, client.Options{URL: host.LocalURL, HTTPClient: h.Local(), Token: token, Label: a.label()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	run := runFlags{agent: e.Name, approve: f.approve, json: f.json, timeout: f.timeout}
+	sid, err := createFor(ctx, c, f.prompt, dir, run)
+	if err != nil {
+		return err
+	}
+	return a.watchRun(ctx, c, sid, f.prompt, run)
+}
