@@ -33,6 +33,33 @@ func (t *Table) ForgetTurn(session frames.SessionID, turn frames.TurnID) {
 	delete(t.marks, turnKey{session, turn})
 }
 
+// CancelOutside settles what is pending in a session and belongs to no turn as
+// cancelled/cause. It marks nothing, and returns as CancelTurn.
+func (t *Table) CancelOutside(ctx context.Context, session frames.SessionID, cause frames.Cause) {
+	t.atPoint()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.settle(ctx, t.outside(session), func(*entry) Settlement { return cancelled(cause, t.cfg.Now()) })
+}
+
+// Outside returns how many requests are pending in a session that belong to no turn.
+func (t *Table) Outside(session frames.SessionID) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.outside(session))
+}
+
+// outside returns the open entries of a session that belong to no turn. mu is held.
+func (t *Table) outside(session frames.SessionID) []*entry {
+	var es []*entry
+	for e := range t.open[session] {
+		if e.req.Turn == "" {
+			es = append(es, e)
+		}
+	}
+	return es
+}
+
 // CancelSession settles everything pending in a session as cancelled/cause. It
 // marks nothing: what is asked afterwards is asked. It returns as CancelTurn.
 func (t *Table) CancelSession(ctx context.Context, session frames.SessionID, cause frames.Cause) {

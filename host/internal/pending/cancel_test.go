@@ -261,6 +261,34 @@ func TestOpenIsListedOldestFirstAndCountedUpTheTree(t *testing.T) {
 	})
 }
 
+// What belongs to no turn is cancelled alone, and what is asked afterwards is asked.
+func TestCancelOutsideLeavesTurnsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := pending.New(pending.Config{})
+		rec := &recorder{}
+		loose, other, late := approval("loose"), approval("other"), approval("late")
+		loose.Turn, late.Turn = "", ""
+		other.Turn, other.Session = "", "s2"
+		for _, r := range []pending.Request{approval("turn"), loose, other} {
+			ask(t.Context(), tab, r, rec)
+			synctest.Wait()
+		}
+		if n := tab.Outside("s1"); n != 1 {
+			t.Errorf("%d outside of turns, want one", n)
+		}
+		tab.CancelOutside(t.Context(), "s1", frames.CauseCascade)
+		ask(t.Context(), tab, late, rec)
+		synctest.Wait()
+		if got := ids(tab.OpenAll()); !slices.Equal(got, []frames.RequestID{"turn", "other", "late"}) {
+			t.Errorf("open %v, want turn, other and late", got)
+		}
+		if all := rec.all(); len(all) != 1 || all[0].Outcome != frames.Cancelled || all[0].Cause != frames.CauseCascade {
+			t.Errorf("recorded %+v, want cancelled/cascade once", all)
+		}
+		_ = tab.Shutdown(t.Context())
+	})
+}
+
 // Recorded waits for the decisions of its session and for no other's.
 func TestRecordedWaitsForTheDecisionsOfItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,6 +41,7 @@ type actor struct {
 	turn    *turn
 	steered frames.PromptID // being offered to the agent now
 	tasks   map[frames.TaskID]*background
+	outside int // requests outside of turns that are on their way
 
 	ag       agent.Agent
 	agClosed chan struct{} // closed when the last agent is; nil: there was none
@@ -254,5 +255,5 @@ func (a *actor) isIdle() bool {
 	if !a.loaded {
 		return true
 	}
-	return a.turn == nil && len(a.rec.Queue) == 0 && !a.rec.dirty() && len(a.owed)+len(a.later) == 0 && a.limbo == nil
+	return a.turn == nil && a.outside == 0 && len(a.rec.Queue) == 0 && !a.rec.dirty() && len(a.owed)+len(a.later) == 0 && a.limbo == nil
 }

@@ -19,10 +19,12 @@ import (
 // maxAsk is the largest input that can be asked for, in bytes.
 const maxAsk = 4 << 20
 
-// ask is one approval or question of a turn: what is recorded of it, and the
-// card that clients are shown. It records how it ends.
+// ask is one approval or question: what is recorded of it, and the card that
+// clients are shown. It records how it ends.
 type ask struct {
-	t      *turn
+	a      *actor
+	t      *turn // nil outside of turns
+	since  *mark // outside of turns: what was called off before this was asked
 	req    pending.Request
 	asked  frames.Payload
 	card   frames.Frame
@@ -45,28 +47,38 @@ func (t *turn) Ask(ctx context.Context, ap agent.Approval) (agent.Decision, erro
 	if t.over.Load() {
 		return agent.Decision{Outcome: frames.Cancelled, Cause: frames.CauseAbort}, agent.ErrTurnOver
 	}
-	k, v := t.a.m.freeze(ctx, t, ap)
+	k, v := t.a.m.freeze(ctx, t.a, t, ap)
 	if err := t.step(); err != nil {
-		v = &verdict{frames.Rejected, frames.CausePolicy, "", "the call was not run: " + said(err)}
+		v = notCovered(err)
 	}
+	return k.approve(ctx, v), nil
+}
+
+// notCovered rejects a call that the budget does not cover.
+func notCovered(err error) *verdict {
+	return &verdict{frames.Rejected, frames.CausePolicy, "", "the call was not run: " + said(err)}
+}
+
+// approve has an approval decided, by v where that is so already.
+func (k *ask) approve(ctx context.Context, v *verdict) agent.Decision {
 	if v == nil {
-		v = t.a.m.judge(k)
+		v = k.a.m.judge(k)
 	}
 	if v != nil {
-		return k.settleUnasked(*v), nil
+		return k.settleUnasked(*v)
 	}
 	s, err := k.wait(ctx)
 	d := agent.Decision{Outcome: s.Outcome, Cause: s.Cause, By: s.By, Feedback: s.Feedback}
 	if err != nil {
 		d.Feedback = said(err)
 	}
-	return k.decision(d), nil
+	return k.decision(d)
 }
 
-// decision completes what the agent is told. A turn that was cancelled while an
-// answer was on its way runs nothing more.
+// decision completes what the agent is told. What was cancelled while an answer
+// was on its way runs nothing more.
 func (k *ask) decision(d agent.Decision) agent.Decision {
-	if mk := k.t.a.m.markOf(k.t); mk != nil && d.Outcome.Allows() {
+	if mk := k.mark(); mk != nil && d.Outcome.Allows() {
 		return agent.Decision{Outcome: frames.Cancelled, Cause: mk.cause}
 	}
 	if d.Outcome.Allows() {
@@ -75,9 +87,26 @@ func (k *ask) decision(d agent.Decision) agent.Decision {
 	return d
 }
 
+// mark returns why what asks is cancelled, nil if it is not.
+func (k *ask) mark() *mark {
+	m, e := k.a.m, k.a.e
+	if k.t != nil {
+		return m.markOf(k.t)
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if e.hush != k.since || e.closing > 0 {
+		return e.hush
+	}
+	return nil
+}
+
+// turn returns the id of the turn that asks, "" outside of turns.
+func (k *ask) turn() frames.TurnID { return k.req.Turn }
+
 // freeze makes the request of an approval. What cannot be asked is rejected.
-func (m *Manager) freeze(ctx context.Context, t *turn, ap agent.Approval) (*ask, *verdict) {
-	k := m.newAsk(t, ap.Call, pending.KindApproval)
+func (m *Manager) freeze(ctx context.Context, a *actor, t *turn, ap agent.Approval) (*ask, *verdict) {
+	k := m.newAsk(a, t, ap.Call, pending.KindApproval)
 	ap.Tool = frames.Tool{Name: clip(ap.Tool.Name), Kind: clip(ap.Tool.Kind), Title: clip(ap.Tool.Title)}
 	p := &pending.Approval{
 		Tool: ap.Tool, Input: bytes.Clone(ap.Input), Reason: clip(ap.Reason),
@@ -85,7 +114,7 @@ func (m *Manager) freeze(ctx context.Context, t *turn, ap agent.Approval) (*ask,
 	}
 	k.req.Approval = p
 	m.mu.RLock()
-	p.Agent, p.Cwd = t.a.e.sum.Agent, t.a.e.sum.Cwd
+	p.Agent, p.Cwd = a.e.sum.Agent, a.e.sum.Cwd
 	m.mu.RUnlock()
 	shown, cut := json.RawMessage(p.Input), (*frames.Truncated)(nil)
 	why := ""
@@ -102,7 +131,7 @@ func (m *Manager) freeze(ctx context.Context, t *turn, ap agent.Approval) (*ask,
 	}
 	if why == "" && cut != nil {
 		if cut.Blob, err = m.keep(ctx, p.Input); err != nil {
-			m.log.Error("the input of a call could not be kept", "session", string(t.a.id), "error", err)
+			m.log.Error("the input of a call could not be kept", "session", string(a.id), "error", err)
 			why = "its input is too large for an event, and the whole could not be kept"
 		}
 	}
@@ -131,16 +160,19 @@ func (k *ask) describe(input json.RawMessage, cut *frames.Truncated) {
 }
 
 // newAsk makes a request with its lineage and deadline.
-func (m *Manager) newAsk(t *turn, call frames.CallID, kind pending.Kind) *ask {
+func (m *Manager) newAsk(a *actor, t *turn, call frames.CallID, kind pending.Kind) *ask {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	e := t.a.e
+	e := a.e
 	heard := make(chan struct{})
-	k := &ask{t: t, heard: heard, told: sync.OnceFunc(func() { close(heard) })}
+	k := &ask{a: a, t: t, heard: heard, told: sync.OnceFunc(func() { close(heard) })}
 	at := time.Now()
 	k.req = pending.Request{
 		ID: frames.RequestID(m.cfg.NewID()), Session: e.id, Root: e.sum.RootSessionID, Parent: e.sum.ParentSessionID,
-		Depth: e.sum.Depth, Ancestors: ids(e.ancestors()), Turn: t.id, Call: call, Kind: kind, AskedAt: at,
+		Depth: e.sum.Depth, Ancestors: ids(e.ancestors()), Call: call, Kind: kind, AskedAt: at,
+	}
+	if t != nil {
+		k.req.Turn = t.id
 	}
 	if kind == pending.KindApproval {
 		wait := m.cfg.AskTimeout
@@ -157,7 +189,7 @@ func (m *Manager) newAsk(t *turn, call frames.CallID, kind pending.Kind) *ask {
 func (m *Manager) judge(k *ask) *verdict {
 	m.mu.RLock()
 	policy := frames.Policy{}
-	if p := k.t.a.e.policy; p != nil {
+	if p := k.a.e.policy; p != nil {
 		policy = *p
 	}
 	m.mu.RUnlock()
@@ -184,7 +216,7 @@ func (m *Manager) judge(k *ask) *verdict {
 func (m *Manager) deniedAbove(k *ask) bool {
 	var above []*frames.Policy
 	m.mu.RLock()
-	for _, e := range k.t.a.e.ancestors() {
+	for _, e := range k.a.e.ancestors() {
 		if e.policy != nil {
 			above = append(above, e.policy)
 		}
@@ -202,8 +234,8 @@ func (m *Manager) deniedAbove(k *ask) bool {
 // settleUnasked records a request that is decided already; an allow counts only
 // once it is on disk.
 func (k *ask) settleUnasked(v verdict) agent.Decision {
-	m := k.t.a.m
-	if mk := m.markOf(k.t); mk != nil && (mk.why == nil || v.cause != frames.CausePolicy || v.outcome != frames.Rejected) {
+	m := k.a.m
+	if mk := k.mark(); mk != nil && (mk.why == nil || v.cause != frames.CausePolicy || v.outcome != frames.Rejected) {
 		<-mk.placed
 		v = verdict{outcome: frames.Cancelled, cause: mk.cause}
 	}
@@ -217,7 +249,7 @@ func (k *ask) settleUnasked(v verdict) agent.Decision {
 	}
 	if v.grant != "" {
 		if err := m.table.Grants().Use(m.io, v.grant); err != nil {
-			k.t.a.log.Warn("the use of a grant could not be counted", "grant", string(v.grant), "error", err)
+			k.a.log.Warn("the use of a grant could not be counted", "grant", string(v.grant), "error", err)
 		}
 	}
 	return k.decision(agent.Decision{Outcome: v.outcome, Cause: v.cause, Feedback: v.why})
@@ -230,19 +262,23 @@ var errChanged = errors.New("session: the policy changed meanwhile")
 // allowed it has to hold in this step still: a policy that is in the log, and a
 // revocation that was acknowledged, count for all that comes after.
 func (k *ask) record(s pending.Settlement) error {
-	a := k.t.a
+	a := k.a
 	return a.do(a.m.io, func() error {
 		if s.Outcome.Allows() {
 			if v := a.m.judge(k); v == nil || v.outcome != s.Outcome || v.grant != s.Grant {
 				return errChanged
 			}
 		}
-		c := &commit{turn: k.t.id}
+		c := &commit{turn: k.turn()}
 		c.add(k.asked)
 		c.add(k.decidedEvent(s))
 		err := a.commit(c)
-		if err != nil {
+		switch {
+		case err == nil:
+		case k.t != nil:
 			a.fail(k.t, err)
+		default:
+			k.oweRecord(c, s, err)
 		}
 		return err
 	})
@@ -250,7 +286,7 @@ func (k *ask) record(s pending.Settlement) error {
 
 // wait asks and blocks until somebody, or the clock, has decided.
 func (k *ask) wait(ctx context.Context) (pending.Settlement, error) {
-	m := k.t.a.m
+	m := k.a.m
 	s, err := m.table.Ask(ctx, k.req, k, k.open)
 	if errors.Is(err, errChanged) { // nobody was asked
 		s.Outcome, s.Cause, err = frames.Rejected, frames.CauseModeChange, nil
@@ -258,8 +294,14 @@ func (k *ask) wait(ctx context.Context) (pending.Settlement, error) {
 			s.Outcome = frames.Cancelled
 		}
 	}
+	if errors.Is(err, errHushed) {
+		s, err = pending.Settlement{Outcome: frames.Cancelled, Cause: frames.CauseAbort}, nil
+		if mk := k.mark(); mk != nil {
+			s.Cause = mk.cause
+		}
+	}
 	if err == nil && !k.opened {
-		if mk := m.markOf(k.t); mk != nil {
+		if mk := k.mark(); mk != nil {
 			<-mk.placed
 		}
 		_ = k.record(s) // it stands in any case
@@ -275,23 +317,27 @@ func (k *ask) wait(ctx context.Context) (pending.Settlement, error) {
 
 // open records that the request is asked, and shows its card.
 func (k *ask) open(ctx context.Context) error {
-	a := k.t.a
+	a := k.a
 	return a.do(ctx, func() error {
-		if a.turn != k.t || k.t.outcome != nil {
-			return agent.ErrTurnOver
+		if err := k.mayOpen(); err != nil {
+			return err
 		}
 		if v := a.m.judge(k); v != nil && !v.outcome.Allows() {
 			return errChanged
 		}
-		c := &commit{turn: k.t.id, asked: true, notices: []Notice{{Key: string(k.req.ID), Frame: k.card}}}
+		c := &commit{turn: k.turn(), asked: true, notices: []Notice{{Key: string(k.req.ID), Frame: k.card}}}
 		c.add(k.asked)
 		c.then = func() { a.m.deal(k) }
+		if k.t == nil {
+			c.next = a.rec.clone()
+			c.next.Asks = append(c.next.Asks, k.openAsk())
+		}
 		k.opened = true
 		err := a.commit(c)
 		if err != nil {
 			k.told()
 			k.withhold(c)
-			a.fail(k.t, err)
+			k.gaveUp(c, err)
 		}
 		return err
 	})
@@ -300,7 +346,7 @@ func (k *ask) open(ctx context.Context) error {
 // withhold shows nobody a request that may be in the log though storing it
 // failed; if it is, its end follows.
 func (k *ask) withhold(c *commit) {
-	a := k.t.a
+	a := k.a
 	if !a.unknown(c) {
 		return
 	}
@@ -313,15 +359,15 @@ func (k *ask) withhold(c *commit) {
 		if k.req.Kind == pending.KindQuestion {
 			s.Outcome = frames.Cancelled
 		}
-		end := &commit{turn: k.t.id}
+		end := &commit{turn: k.turn()}
 		end.add(k.decidedEvent(s))
-		a.owe(end.events...)
+		k.owe(end)
 	}
 }
 
 // Decided implements [pending.Recorder].
 func (k *ask) Decided(ctx context.Context, _ pending.Request, s pending.Settlement, placed func()) error {
-	a := k.t.a
+	a := k.a
 	if !s.Outcome.Allows() {
 		ctx = a.m.io // it stands, so it is told however long that takes
 	}
@@ -335,10 +381,14 @@ func (k *ask) Decided(ctx context.Context, _ pending.Request, s pending.Settleme
 }
 
 func (k *ask) decided(s pending.Settlement, placed func()) error {
-	a := k.t.a
+	a := k.a
 	k.closed = true
-	c := &commit{turn: k.t.id, by: s.By, asked: true, notices: []Notice{{Key: string(k.req.ID), Settle: true, Frame: k.resolved(s)}}}
+	c := &commit{turn: k.turn(), by: s.By, asked: true, notices: []Notice{{Key: string(k.req.ID), Settle: true, Frame: k.resolved(s)}}}
 	c.add(k.decidedEvent(s))
+	if k.t == nil {
+		c.next = a.rec.clone()
+		c.next.answered(k.req.ID)
+	}
 	if s.Outcome == frames.AllowedAlways && s.Grant != "" {
 		c.rows = append(c.rows, given(s.Grant))
 	}
@@ -357,9 +407,9 @@ func (k *ask) decided(s pending.Settlement, placed func()) error {
 	}
 	a.m.collect(k)
 	if a.unknown(c) {
-		c.lost = func() { a.owe(c.events...) }
+		c.lost = func() { k.owe(c) }
 	} else {
-		a.owe(c.events...)
+		k.owe(c)
 	}
 	a.log.Error("a decision could not be stored yet", "request", string(k.req.ID), "error", err)
 	a.publish(Update{Notices: notices}, true, false)
@@ -390,11 +440,16 @@ func (t *turn) Question(ctx context.Context, qs ...frames.Question) (agent.Answe
 	if t.over.Load() {
 		return none, agent.ErrTurnOver
 	}
-	k := t.a.m.newAsk(t, "", pending.KindQuestion)
+	return t.a.m.newAsk(t.a, t, "", pending.KindQuestion).question(ctx, qs)
+}
+
+// question asks and blocks until answered or cancelled.
+func (k *ask) question(ctx context.Context, qs []frames.Question) (agent.Answers, error) {
+	none := agent.Answers{Outcome: frames.Cancelled, Cause: frames.CauseAbort}
 	if err := k.questions(qs); err != nil {
 		return none, err
 	}
-	if v := t.a.m.judge(k); v != nil {
+	if v := k.a.m.judge(k); v != nil {
 		d := k.settleUnasked(*v)
 		return agent.Answers{Outcome: d.Outcome, Cause: d.Cause}, nil
 	}

@@ -45,8 +45,16 @@ func (k *mark) err() error {
 // marked is a set of turns to be cancelled together.
 type marked struct {
 	turns []*turn // marked by this call
-	found bool    // there was a turn, marked now or before
+	found bool    // there was a turn, marked now or before, or a request outside of turns
 	mk    *mark
+	// hushed are the sessions whose requests outside of turns are called off.
+	hushed []hushed
+}
+
+// hushed is a session, and what becomes of its requests outside of turns.
+type hushed struct {
+	session frames.SessionID
+	cause   frames.Cause
 }
 
 // mark marks one turn. mu is held.
@@ -72,20 +80,26 @@ func (s *marked) markBelow(t *turn) {
 	}
 }
 
-// markSession marks the running turns of e and, with tree, of its descendants.
-// mu is held.
-func (s *marked) markSession(e *entry) {
-	if e.turn != nil {
-		s.mark(e.turn, s.mk)
-	}
+// markSession marks the running turns of e and, with tree, of its descendants, and
+// calls off what they ask outside of turns. mu is held.
+func (s *marked) markSession(m *Manager, e *entry) {
+	s.markEntry(m, e, s.mk)
 	if !s.mk.tree {
 		return
 	}
+	below := s.mk.below()
 	for _, d := range e.below() {
-		if d.turn != nil {
-			s.mark(d.turn, s.mk.below())
-		}
+		s.markEntry(m, d, below)
 	}
+}
+
+func (s *marked) markEntry(m *Manager, e *entry, mk *mark) {
+	if e.turn != nil {
+		s.mark(e.turn, mk)
+	}
+	e.hush = mk
+	s.hushed = append(s.hushed, hushed{e.id, mk.cause})
+	s.found = s.found || m.table.Outside(e.id) > 0
 }
 
 // order has every marked turn wait for those below it. mu is held.
@@ -109,6 +123,9 @@ func (m *Manager) settle(s *marked) {
 	for _, t := range s.turns {
 		m.table.CancelTurn(m.io, t.a.id, t.id, t.mark.cause)
 		t.cancel(t.mark.err())
+	}
+	for _, h := range s.hushed {
+		m.table.CancelOutside(m.io, h.session, h.cause)
 	}
 }
 
@@ -158,7 +175,7 @@ func (m *Manager) markFor(c CancelArgs) (*marked, error) {
 	case e == nil:
 		return nil, ErrNoSession
 	case c.Turn == "":
-		s.markSession(e)
+		s.markSession(m, e)
 	case e.turn != nil && e.turn.id == c.Turn:
 		s.mark(e.turn, s.mk)
 		if c.Tree {

@@ -26,6 +26,7 @@ func wild(r *rig, seed uint64, depth int) turnFunc {
 				return agent.Result{}, err
 			}
 			wg.Go(func() { _, _ = t.Ask(ctx, ask("c", `{}`)) })
+			r.wildOutside(background(ctx), rnd.IntN(6))
 			if depth > 0 {
 				if k, err := t.Spawn(ctx, agent.Spawn{Prompt: []frames.ContentBlock{frames.Text(fmt.Sprintf("wild%d", depth-1))}}); err == nil && rnd.IntN(2) == 0 {
 					wg.Go(func() { _, _ = k.Wait(ctx) })
@@ -40,6 +41,20 @@ func wild(r *rig, seed uint64, depth int) turnFunc {
 		}
 		return agent.Result{}, nil
 	}
+}
+
+// wildOutside asks outside of turns, for some time.
+func (r *rig) wildOutside(bg agent.Background, what int) {
+	r.goes(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(what)*time.Second)
+		defer cancel()
+		switch {
+		case what < 2:
+			_, _ = bg.Ask(ctx, ask("o", `{}`))
+		case what < 4:
+			_, _ = bg.Question(ctx, frames.Question{Question: "?"})
+		}
+	})
 }
 
 // Whatever happens at once, every log ends closed: each turn, request, tool call
@@ -119,6 +134,10 @@ func (r *rig) wantClosed(sid frames.SessionID, seed uint64) {
 			open["tool "+string(e.TurnID+"/")+string(v.CallID)]++
 		case *frames.ToolResult:
 			open["tool "+string(e.TurnID+"/")+string(v.CallID)]--
+		case *frames.QuestionAsked:
+			open["ask "+string(v.ID)]++
+		case *frames.QuestionDecided:
+			open["ask "+string(v.ID)]--
 		case *frames.AgentSpawned:
 			open["child "+string(v.ChildSessionID)]++
 		case *frames.AgentCompleted:

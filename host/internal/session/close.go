@@ -114,7 +114,7 @@ func (m *Manager) halt(ctx context.Context, by *frames.By, sid frames.SessionID,
 	err = m.inActor(ctx, sid, func(a *actor) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		s.markSession(a.e)
+		s.markSession(m, a.e)
 		s.order()
 		return nil
 	})
@@ -174,7 +174,8 @@ func (m *Manager) resume(sid frames.SessionID) {
 	}
 }
 
-// awaitHalt waits for the session's turn, its children and its agent.
+// awaitHalt waits for the session's turn, its children and its agent, and until what
+// was asked is recorded.
 func (m *Manager) awaitHalt(ctx context.Context, sid frames.SessionID) error {
 	m.mu.RLock()
 	var waits []<-chan struct{}
@@ -197,10 +198,15 @@ func (m *Manager) awaitHalt(ctx context.Context, sid frames.SessionID) error {
 		a.dismiss()
 		closed = a.agClosed
 		return nil
-	}); err != nil || closed == nil {
+	}); err != nil {
 		return err
 	}
-	return await(ctx, closed)
+	if closed != nil {
+		if err := await(ctx, closed); err != nil {
+			return err
+		}
+	}
+	return m.table.Recorded(ctx, sid)
 }
 
 func await(ctx context.Context, done <-chan struct{}) error {

@@ -30,6 +30,7 @@ type entry struct {
 	works   *works              // tasks since it woke; nil while cold
 	actor   *actor              // nil while cold
 	turn    *turn               // the running turn
+	hush    *mark               // what last called off requests outside of turns
 	kids    map[*child]struct{} // started here, and their end is not told
 	closing int                 // calls that close or delete it, or wait to
 	door    chan struct{}       // capacity 1; full while one of them does

@@ -20,7 +20,7 @@ func (m *Manager) Drain() {
 	m.table.Drain()
 }
 
-// Shutdown drains and waits until no turn runs or ctx is done. Then it settles
+// Shutdown drains and waits until nothing runs or is asked, or ctx is done. Then it settles
 // what is open, ends turns as interrupted, appends all of it, closes the agents
 // and waits for every goroutine. That takes at most a few times
 // [agent.CloseTimeout] more; an agent that does not stop even then is an error.
@@ -41,7 +41,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet waits until no turn runs.
+// awaitQuiet waits until no turn runs and nothing is asked outside of one.
 func (m *Manager) awaitQuiet(ctx context.Context) {
 	m.mu.Lock()
 	var quiet chan struct{}
@@ -69,6 +69,7 @@ func (m *Manager) interrupt() {
 	m.mu.Lock()
 	m.stopping = true
 	for _, e := range m.dir.order {
+		e.hush = s.mk
 		if e.turn != nil {
 			s.mark(e.turn, s.mk)
 			all = append(all, e.turn)

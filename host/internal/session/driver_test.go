@@ -46,7 +46,7 @@ func (d *driver) Open(_ context.Context, s agent.Session) (agent.Agent, error) {
 	}
 	d.opened++
 	d.last = s
-	return scripted{d}, nil
+	return scripted{d, s.Background}, nil
 }
 
 func (d *driver) count() (opened, closed int) {
@@ -61,7 +61,19 @@ func (d *driver) prompts() []agent.Prompt {
 	return slices.Clone(d.seen)
 }
 
-type scripted struct{ d *driver }
+type scripted struct {
+	d  *driver
+	bg agent.Background
+}
+
+// bgKey is where the context of a scripted turn holds the agent's Background.
+type bgKey struct{}
+
+// background returns what the agent of a scripted turn says outside of it.
+func background(ctx context.Context) agent.Background {
+	bg, _ := ctx.Value(bgKey{}).(agent.Background)
+	return bg
+}
 
 func (s scripted) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agent.Result, error) {
 	s.d.mu.Lock()
@@ -71,7 +83,7 @@ func (s scripted) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (age
 	if f == nil {
 		return agent.Result{}, t.Emit(ctx, frames.AssistantMessage{Content: p.Content, Blocks: []int{t.NewBlock()}})
 	}
-	return f(ctx, t, p)
+	return f(context.WithValue(ctx, bgKey{}, s.bg), t, p)
 }
 
 func (s scripted) Steer(ctx context.Context, p agent.Prompt) error {

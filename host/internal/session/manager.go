@@ -40,7 +40,7 @@ type Manager struct {
 	cards    map[frames.RequestID]frames.Frame
 	keeper   *keeper       // nil: everything is kept; set once, by New
 	views    views         // has its own mutex
-	running  int           // turns
+	running  int           // turns, and requests outside of them
 	quiet    chan struct{} // closed when running falls to 0 while draining
 }
 
@@ -216,7 +216,7 @@ func (m *Manager) showCold(e *entry) {
 	}
 }
 
-// began and finished count running turns. mu is held.
+// began and finished count a running turn. mu is held.
 func (m *Manager) began(e *entry, t *turn) {
 	e.turn = t
 	m.running++
@@ -224,6 +224,11 @@ func (m *Manager) began(e *entry, t *turn) {
 
 func (m *Manager) finished(e *entry) {
 	e.turn = nil
+	m.rests()
+}
+
+// rests says that one thing less is running. mu is held.
+func (m *Manager) rests() {
 	if m.running--; m.running == 0 && m.quiet != nil {
 		close(m.quiet)
 		m.quiet = nil

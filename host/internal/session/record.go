@@ -39,12 +39,13 @@ type record struct {
 	// Contexts are the inject prompts that no turn has handed over yet.
 	Contexts []frames.PromptID `json:"contexts,omitempty"`
 
-	// Turn is the open turn; Spawned and Tasks are the children and tasks whose
-	// end is not in the log. While any is set the session is dirty: its log
-	// needs repair if the host stops now.
+	// Turn is the open turn; Spawned, Tasks and Asks are the children, the tasks
+	// and the requests outside of turns whose end is not in the log. While any is
+	// set the session is dirty: its log needs repair if the host stops now.
 	Turn    *openTurn `json:"turn,omitempty"`
 	Spawned []spawned `json:"spawned,omitempty"`
 	Tasks   []task    `json:"tasks,omitempty"`
+	Asks    []openAsk `json:"asks,omitempty"`
 
 	Closed bool   `json:"closed,omitempty"`
 	Turns  int64  `json:"turns,omitempty"`
@@ -93,13 +94,29 @@ type task struct {
 	Turn frames.TurnID `json:"turn"`
 }
 
-func (r *record) dirty() bool { return r.Turn != nil || len(r.Spawned) > 0 || len(r.Tasks) > 0 }
+// openAsk is a request outside of turns that is not decided.
+type openAsk struct {
+	ID       frames.RequestID `json:"id"`
+	Question bool             `json:"question,omitempty"`
+	Hash     string           `json:"hash,omitempty"` // of an approval's input
+}
+
+func (r *record) dirty() bool {
+	return r.Turn != nil || len(r.Spawned)+len(r.Tasks)+len(r.Asks) > 0
+}
+
+// answered drops a request outside of turns; it is false if that was done before.
+func (r *record) answered(id frames.RequestID) bool {
+	n := len(r.Asks)
+	r.Asks = slices.DeleteFunc(r.Asks, func(o openAsk) bool { return o.ID == id })
+	return len(r.Asks) < n
+}
 
 // clone returns a copy whose lists may be changed.
 func (r *record) clone() *record {
 	c := *r
 	c.Queue, c.Contexts = slices.Clone(r.Queue), slices.Clone(r.Contexts)
-	c.Spawned, c.Tasks = slices.Clone(r.Spawned), slices.Clone(r.Tasks)
+	c.Spawned, c.Tasks, c.Asks = slices.Clone(r.Spawned), slices.Clone(r.Tasks), slices.Clone(r.Asks)
 	c.Labels = maps.Clone(r.Labels)
 	return &c
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/muxhost/muxhost/frames"
-	"github.com/muxhost/muxhost/host/internal/pending"
 	"github.com/muxhost/muxhost/store"
 )
 
@@ -56,6 +55,9 @@ type leftOpen struct {
 // append, but for more than fit. Each append leaves a log and a record that a
 // repair can begin with, so that it may be cut off anywhere.
 func (a *actor) repair() error {
+	if err := a.repairAsks(); err != nil || !a.rec.dirty() {
+		return err
+	}
 	for len(a.rec.Spawned)+len(a.rec.Tasks) > maxEnds {
 		c := &commit{next: a.rec.clone()}
 		if a.rec.Turn != nil {
@@ -96,7 +98,7 @@ func (a *actor) repair() error {
 		return err
 	}
 	for _, id := range asked {
-		a.m.table.Restore(a.id, id, pending.Settlement{Outcome: frames.Cancelled, Cause: frames.CauseShutdown, At: now().Time})
+		a.restored(id)
 	}
 	return nil
 }

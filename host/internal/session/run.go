@@ -200,6 +200,7 @@ func (a *actor) finish(t *turn, out outcome) error {
 	t.outcome = &out
 	if out.broken {
 		a.dismiss()
+		a.hush()
 	}
 	if out.err != nil && (a.m.markOf(t) == nil || out.broken) && t.failed == nil {
 		a.complain(said(out.err))

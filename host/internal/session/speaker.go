@@ -112,13 +112,3 @@ func (s speaker) readBlob(ctx context.Context, id frames.BlobID) (io.ReadCloser,
 	}
 	return s.m.cfg.OpenBlob(ctx, id)
 }
-
-// Ask implements [agent.Background].
-func (s speaker) Ask(context.Context, agent.Approval) (agent.Decision, error) {
-	return agent.Decision{Outcome: frames.Rejected, Cause: frames.CausePolicy}, fmt.Errorf("asking outside of turns is not built")
-}
-
-// Question implements [agent.Background].
-func (s speaker) Question(context.Context, ...frames.Question) (agent.Answers, error) {
-	return agent.Answers{Outcome: frames.Cancelled}, fmt.Errorf("asking outside of turns is not built")
-}
