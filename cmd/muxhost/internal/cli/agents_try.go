@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/config"
 	"github.com/muxhost/muxhost/cmd/muxhost/internal/roster"
 	"github.com/muxhost/muxhost/cmd/muxhost/internal/term"
 	"github.com/muxhost/muxhost/host"
@@ -113,7 +114,10 @@ type tried struct {
 	Agent   string   `json:"agent,omitempty"`
 	Version string   `json:"version,omitempty"`
 	Mode    string   `json:"approvalMode,omitempty"`
+	Offers  []string `json:"offers,omitempty"`
+	Modes   []string `json:"modes,omitempty"`
 	Models  []string `json:"models,omitempty"`
+	Shared  bool     `json:"shared,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
 	TookMs  int64    `json:"tookMs"`
 	Error   string   `json:"error,omitempty"`
@@ -122,7 +126,10 @@ type tried struct {
 // report prints what a probe showed. A failure is the program's failure.
 func (a *app) report(e roster.Entry, r roster.Report, failed error, asJSON bool) error {
 	if asJSON {
-		t := tried{e.Name, failed == nil, r.Agent, r.Version, r.Mode, r.Models, r.Notes, r.Took.Milliseconds(), ""}
+		t := tried{
+			Name: e.Name, Ok: failed == nil, Agent: r.Agent, Version: r.Version, Mode: r.Mode, Offers: r.Offers, Modes: r.Modes,
+			Models: r.Models, Shared: r.Shared, Notes: r.Notes, TookMs: r.Took.Milliseconds(),
+		}
 		if failed != nil {
 			t.Error = failed.Error()
 		}
@@ -151,13 +158,32 @@ func facts(e roster.Entry, r roster.Report) []string {
 	}
 	switch {
 	case r.Mode != "":
-		out = append(out, fmt.Sprintf("it acknowledged the mode %q, in which it asks", r.Mode))
-	case len(r.Models) > 0:
-		out = append(out, fmt.Sprintf("the endpoint has %s, %s among them", count(len(r.Models), "model"), e.Model))
+		out = append(out, fmt.Sprintf("it acknowledged the mode %q, in which it asks%s", r.Mode, because(e.Asks)))
+	case e.Kind == config.KindLLM:
+		return append(out, fmt.Sprintf("the endpoint has %s, %s among them", count(len(r.Models), "model"), e.Model))
 	case e.Asks != "":
 		out = append(out, "no mode is set: "+e.Asks)
 	}
+	for _, l := range []struct {
+		what  string
+		words []string
+	}{{"it offers: ", r.Offers}, {"its modes: ", r.Modes}, {"its models: ", r.Models}} {
+		if len(l.words) > 0 {
+			out = append(out, l.what+roster.Some(l.words))
+		}
+	}
+	if r.Shared {
+		out = append(out, "its sessions share one process")
+	}
 	return out
+}
+
+// because is why, in parentheses, if there is a why.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
 }
 
 // tryTurn runs one turn on a host in memory.

@@ -48,7 +48,10 @@ func fake(how string) {
 		switch m.Method {
 		case "initialize":
 			res = map[string]any{
-				"protocolVersion": 1, "agentInfo": map[string]any{"name": "fake", "version": "1.2.3"}, "agentCapabilities": map[string]any{},
+				"protocolVersion": 1, "agentInfo": map[string]any{"name": "fake", "version": "1.2.3"}, "agentCapabilities": map[string]any{
+					"loadSession": true, "sessionCapabilities": map[string]any{"resume": map[string]any{}, "fork": nil},
+					"promptCapabilities": map[string]any{"image": true, "audio": false}, "mcpCapabilities": map[string]any{"http": true},
+				},
 			}
 		case "session/new":
 			res = map[string]any{

@@ -1,10 +1,12 @@
 package roster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"github.com/muxhost/muxhost/cmd/muxhost/internal/config"
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp"
 	"github.com/muxhost/muxhost/host/agent/llm"
 )
 
@@ -22,8 +25,13 @@ type Report struct {
 	Agent, Version string
 	// Mode is the approval mode that it acknowledged, "" if none was set.
 	Mode string
-	// Models are those of an endpoint.
-	Models []string
+	// Offers are what it can do beyond the least, by the protocol's words: "load",
+	// "resume", "image", "mcp http", …
+	Offers []string
+	// Modes and Models are those that sessions may be put into.
+	Modes, Models []string
+	// Shared says that one process serves several sessions.
+	Shared bool
 	// Notes are what it said beside that, one fact each.
 	Notes []string
 	Took  time.Duration
@@ -43,7 +51,7 @@ func Probe(ctx context.Context, e Entry, d agent.Driver, env []string, cwd strin
 	case e.Kind == config.KindLLM:
 		r.Models, err = llm.ListModels(ctx, e.LLM)
 		if err == nil && !slices.Contains(r.Models, e.Model) {
-			err = fmt.Errorf("the endpoint has no model %q; it has %s", e.Model, some(r.Models))
+			err = fmt.Errorf("the endpoint has no model %q; it has %s", e.Model, Some(r.Models))
 		}
 		return r, err
 	}
@@ -54,6 +62,10 @@ func Probe(ctx context.Context, e Entry, d agent.Driver, env []string, cwd strin
 		return r, explain(e, err)
 	}
 	r.Mode = e.Mode
+	if f, ok := acp.Describe(ag); ok {
+		r.Agent, r.Version = cmp.Or(f.Title, f.Name), f.Version
+		r.Offers, r.Modes, r.Models, r.Shared = offers(f.Capabilities), f.Modes, f.Models, f.Shared
+	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), agent.CloseTimeout)
 	defer cancel()
 	if err := ag.Close(stop); err != nil {
@@ -62,8 +74,35 @@ func Probe(ctx context.Context, e Entry, d agent.Driver, env []string, cwd strin
 	return r, nil
 }
 
-// some lists the first of many.
-func some(words []string) string {
+// offers names what an agent's capabilities say that it can do.
+func offers(capabilities json.RawMessage) (out []string) {
+	var c struct {
+		Load    bool           `json:"loadSession"`
+		Session map[string]any `json:"sessionCapabilities"`
+		Prompt  map[string]any `json:"promptCapabilities"`
+		MCP     map[string]any `json:"mcpCapabilities"`
+	}
+	if json.Unmarshal(capabilities, &c) != nil {
+		return nil
+	}
+	if c.Load {
+		out = append(out, "load")
+	}
+	for _, group := range []struct {
+		prefix string
+		m      map[string]any
+	}{{"", c.Session}, {"", c.Prompt}, {"mcp ", c.MCP}} {
+		for _, name := range slices.Sorted(maps.Keys(group.m)) {
+			if v := group.m[name]; v != nil && v != false && name != "_meta" {
+				out = append(out, group.prefix+name)
+			}
+		}
+	}
+	return out
+}
+
+// Some lists the first of many words.
+func Some(words []string) string {
 	const most = 20
 	if len(words) > most {
 		return strings.Join(words[:most], ", ") + fmt.Sprintf(" and %d more", len(words)-most)

@@ -258,6 +258,9 @@ func TestProbeSaysWhatAnAgentIs(t *testing.T) {
 	if err != nil || r.Agent != "fake" || r.Version != "1.2.3" || r.Mode != "careful" {
 		t.Errorf("an agent that asks: %+v, %v", r, err)
 	}
+	if !slices.Equal(r.Offers, []string{"load", "resume", "image", "mcp http"}) || !slices.Equal(r.Modes, []string{"auto", "careful"}) || !slices.Equal(r.Models, []string{"small", "large"}) {
+		t.Errorf("it offers %q, modes %q, models %q", r.Offers, r.Modes, r.Models)
+	}
 	r, err = probe(t, "hasty", "approval-mode = 'careful'")
 	if err == nil || !strings.Contains(err.Error(), `no mode "careful"`) || !strings.Contains(err.Error(), "approval-mode in config.toml") || r.Mode != "" {
 		t.Errorf("an agent without the mode: %+v, %v", r, err)

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/muxhost/muxhost/cmd/muxhost/internal/config"
+)
+
+// The configuration verbs say where the file is, whether it holds, and what it may say.
+func TestConfigVerbs(t *testing.T) {
+	file := configured(t, "name = 'x'")
+	if r := verb(t, "config", "path", "--config", file); r.out != file+"\n" {
+		t.Errorf("path: %+v", r)
+	}
+	if r := verb(t, "config", "validate", "--config", file); r.code != 0 || !strings.Contains(r.out, file+" holds: 1 setting, 2 agents") {
+		t.Errorf("validate: %+v", r)
+	}
+	if r := verb(t, "config", "validate"); r.code != 0 || !strings.Contains(r.out, "there is no file; the defaults hold") {
+		t.Errorf("validate without a file: %+v", r)
+	}
+	if r := verb(t, "config", "example"); r.out != config.Example {
+		t.Errorf("example: %+v", r)
+	}
+	if r := verb(t, "config", "example", "--project"); r.out != config.ProjectExample {
+		t.Errorf("example of a project file: %+v", r)
+	}
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if r := verb(t, "config", "validate", file); r.code != 0 || !strings.Contains(r.err, "chmod go-w") {
+		t.Errorf("validate of a file that others can change: %+v", r)
+	}
+}
+
+// A file that does not hold is told with all its faults, also those that only the
+// machine shows.
+func TestConfigValidateTellsFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		"agent = 'nobody'": `:1: agent is "nobody": this host has the agents`,
+		"[agents.x]":       `:1: agent "x" has no command, and no recipe is named so`,
+		"x = 1\ny = 2":     ":2: the file has no key",
+	} {
+		path := filepath.Join(t.TempDir(), "c.toml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := verb(t, "config", "validate", path); r.code != exitUsage || !strings.Contains(r.err, path+want) {
+			t.Errorf("%q: %+v\nwant %s", text, r, want)
+		}
+	}
+	project := filepath.Join(t.TempDir(), config.ProjectFile)
+	if r := verb(t, "config", "validate", project); r.code != exitUsage {
+		t.Errorf("a project file that is not there: %+v", r)
+	}
+	for text, want := range map[string]string{"mode = 'deny'\nask = ['x']": "holds: 1 rule, asks nobody", "allow = ['x']": "may only tighten"} {
+		if err := os.WriteFile(project, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := verb(t, "config", "validate", project); !strings.Contains(r.out+r.err, want) {
+			t.Errorf("%q: %+v\nwant %s", text, r, want)
+		}
+	}
+}
