@@ -28,6 +28,7 @@ func TestTheHostTakesWhatRecordedAgentsSay(t *testing.T) {
 		"claude-stream", "claude-perm-allow", "claude-plan", "claude-subagent-flat", "claude-subagent-native",
 		"codex-stream", "codex-perm-allow", "codex-subagent-flat", "codex-subagent-native",
 		"gemini-perm-allow", "gemini-plan", "opencode-perm-allow-nofs", "opencode-plan", "opencode-subagent-allowed",
+		"claude-busy", "codex-busy", "opencode-busy", // both prompts come at once
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -48,7 +49,8 @@ func (d at) Open(ctx context.Context, s agent.Session) (agent.Agent, error) {
 	return d.Driver.Open(ctx, s)
 }
 
-// playOnHost runs the only turn of a recording on a session manager.
+// playOnHost runs the turns of a recording on a session manager, which gets all prompts
+// at once.
 func (rec *recording) playOnHost(t *testing.T, dir string) {
 	o := acp.Options{Name: "fake"}
 	if m, ok := rec.find("host>agent", "session/set_mode"); ok {
@@ -79,11 +81,12 @@ func (rec *recording) playOnHost(t *testing.T, dir string) {
 	}, func(s frames.Session) { root = s.SessionID }); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := rec.find("host>agent", "session/prompt")
-	text := field([]byte(field(p.Params, "prompt")[1:len(field(p.Params, "prompt"))-1]), "text")
-	if err := mgr.Prompt(t.Context(), session.PromptArgs{Session: root, Content: []frames.ContentBlock{frames.Text(text)}},
-		func(session.PromptAnswer) {}); err != nil {
-		t.Fatal(err)
+	for _, p := range rec.all("host>agent", "session/prompt") {
+		text := field([]byte(field(p.Params, "prompt")[1:len(field(p.Params, "prompt"))-1]), "text")
+		if err := mgr.Prompt(t.Context(), session.PromptArgs{Session: root, Content: []frames.ContentBlock{frames.Text(text)}},
+			func(session.PromptAnswer) {}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	<-time.After(time.Minute)
 	rec.checkHost(t, mgr, root)
@@ -121,20 +124,21 @@ func (rec *recording) checkHost(t *testing.T, mgr *session.Manager, root frames.
 			case *frames.ToolResult:
 				ended++
 			case *frames.TurnEnd:
-				ends += string(p.Reason)
+				ends += string(p.Reason) + " "
 			case *frames.ErrorReported:
 				t.Errorf("error: %+v", p)
 			}
 		}
-		id := rec.main
+		id, want := rec.main, strings.Repeat("completed ", len(rec.all("host>agent", "session/prompt")))
 		if s.SessionID != root {
+			want = "completed "
 			for other := range said {
 				if other != rec.main {
 					id = other // no recording has two subagents
 				}
 			}
 		}
-		if text.String() != said[id] || began != len(calls[id]) || ended != began || ends != "completed" {
+		if text.String() != said[id] || began != len(calls[id]) || ended != began || ends != want {
 			t.Errorf("%s: %q, %d calls, %d results, turns ended %s; the agent said %q, %d calls",
 				s.SessionID, text.String(), began, ended, ends, said[id], len(calls[id]))
 		}

@@ -57,6 +57,10 @@ type recording struct {
 	// be the recorded one.
 	cancelled bool
 
+	// then is called when all was played, before anything is closed.
+	then    func(*testing.T, *agenttest.Host, *agenttest.Session)
+	results []agent.Result // of the turns
+
 	mu     sync.Mutex
 	cancel context.CancelFunc // of the running turn
 }
@@ -161,6 +165,9 @@ func (rec *recording) play(t *testing.T) {
 	}
 	synctest.Wait()
 	rec.check(t, h, s)
+	if rec.then != nil {
+		rec.then(t, h, s)
+	}
 }
 
 // withPast is a driver whose sessions have a log that names the agent's session.
@@ -197,6 +204,7 @@ func (rec *recording) prompt(t *testing.T, s *agenttest.Session, p message) {
 		t.Fatalf("a recorded prompt of %s, %v; want one block", p.Params, err)
 	}
 	res, err := s.Prompt(ctx, blocks[0].Text)
+	rec.results = append(rec.results, res)
 	a, ended := rec.answer("agent>host", string(p.ID))
 	host := ctx.Err() != nil
 	failed := !ended && !host || len(a.Error) > 0
