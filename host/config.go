@@ -57,6 +57,17 @@ type Config struct {
 	// [AllowedEnv]. Nil gives them a PATH of the system's directories only.
 	Env []string
 
+	// Rules are what the operator adds to the policy of every session of an agent in
+	// a directory, which is absolute and without symbolic links; nil adds nothing. The
+	// mode "deny" wins, the smaller askTimeoutMs wins, and rules come behind those of
+	// the client: a deny or ask rule holds whatever the client allows, and an allow
+	// rule is the weakest, yet it also counts in a session whose mode is "deny". It is
+	// called, from several goroutines, when a session is created, spawned, or
+	// configured with a policy: an error refuses that, and its text is shown to the
+	// client. When a session wakes it is called again; it can only make what restricts
+	// the session stricter then, and an error leaves the session as it is.
+	Rules func(agent, cwd string) (frames.Policy, error)
+
 	AskTimeout   time.Duration // 300 s: an approval that nobody answers is rejected
 	IdleAfter    time.Duration // 5 min: a session that does nothing goes cold
 	DrainTimeout time.Duration // 5 s: what is open stays answerable while the host goes down

@@ -81,7 +81,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.hub = mux.NewHub(cfg.Mux, hubLog{cfg.Store})
 	h.publisher = newPublisher(h.hub, cfg.Logger)
 	h.sessions, err = session.New(ctx, session.Config{
-		Store: cfg.Store, Publisher: h.publisher, Blobs: h.blobs, OpenBlob: h.blobs.Open,
+		Store: cfg.Store, Publisher: h.publisher, Blobs: h.blobs, OpenBlob: h.blobs.Open, Rules: cfg.Rules,
 		Drivers: drivers, DefaultAgent: cfg.DefaultAgent, NewID: newID, Logger: cfg.Logger, Env: cfg.Env,
 		MaxQueue: cfg.MaxQueue, MaxTree: cfg.MaxTree, MaxDepth: cfg.MaxDepth, SpawnRate: cfg.SpawnRate,
 		IdleAfter: cfg.IdleAfter, AskTimeout: cfg.AskTimeout, Retention: cfg.Retention.session(),

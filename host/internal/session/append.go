@@ -236,7 +236,8 @@ func (a *actor) land(t *attempt, head store.Head) {
 	a.e.grown += size
 	a.e.sum = a.rec.summary(a.id, head)
 	a.e.sum.UpdatedAt = t.events[len(t.events)-1].Time
-	a.e.first, a.e.policy = max(a.e.first, head.First), a.rec.Policy // trims come in between
+	a.e.first = max(a.e.first, head.First) // trims come in between
+	a.e.policy, a.e.own = a.rec.Policy, a.rec.Own
 	a.work(t.events)
 	warn, stop := a.charge(c, t.events)
 	a.m.mu.Unlock()

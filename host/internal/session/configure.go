@@ -25,11 +25,22 @@ func (m *Manager) Configure(ctx context.Context, c ConfigureArgs, placed func(fr
 	if err := checkBudget(c.Budget); err != nil {
 		return err
 	}
+	own := c.Policy
+	if own != nil {
+		s, ok := m.Get(c.Session)
+		if !ok {
+			return ErrNoSession
+		}
+		var err error
+		if c.Policy, err = m.withRules(own, s.Agent, s.Cwd); err != nil {
+			return err
+		}
+	}
 	if err := m.applyOptions(ctx, c); err != nil {
 		return err
 	}
 	deny := c.Policy != nil && c.Policy.Mode == pending.ModeDeny
-	err := m.in(ctx, c.Session, func(a *actor) error { return a.configure(c, placed) })
+	err := m.in(ctx, c.Session, func(a *actor) error { return a.configure(c, own, placed) })
 	if err == nil && deny {
 		m.table.ModeDeny(m.io, c.Session)
 	}
@@ -70,14 +81,14 @@ func (m *Manager) offerOptions(ctx context.Context, to agent.Configurable, optio
 	return to.Configure(ctx, options)
 }
 
-func (a *actor) configure(c ConfigureArgs, placed func(frames.Session)) error {
+func (a *actor) configure(c ConfigureArgs, own *frames.Policy, placed func(frames.Session)) error {
 	s := &commit{by: c.By, next: a.rec.clone(), status: true, summary: true}
 	if c.Title != nil {
 		s.next.Title, s.next.Titled, s.next.Named = frames.ValidText(*c.Title), false, true
 		s.add(frames.SessionRenamed{Title: s.next.Title})
 	}
 	if c.Policy != nil {
-		s.next.Policy = c.Policy
+		s.next.Policy, s.next.Own = c.Policy, ownOf(own, c.Policy)
 	}
 	if c.Budget != nil {
 		s.next.Budget, s.next.Warned = c.Budget, nil

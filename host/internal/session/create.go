@@ -100,6 +100,10 @@ func (m *Manager) conceive(c CreateArgs) (*birth, error) {
 	if r.Cwd, err = canonicalDir(c.Cwd); err != nil {
 		return nil, err
 	}
+	if r.Policy, err = m.withRules(c.Policy, r.Agent, r.Cwd); err != nil {
+		return nil, err
+	}
+	r.Own = ownOf(c.Policy, r.Policy)
 	if c.Config != nil {
 		if err := frames.CheckJSON(c.Config, frames.JSONLimits{Bytes: maxConfig}); err != nil {
 			return nil, &ParamError{"config", fmt.Sprintf("want JSON of at most %d bytes: %v", maxConfig, err)}

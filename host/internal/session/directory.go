@@ -19,6 +19,7 @@ type entry struct {
 	first      frames.Seq
 	grown      int64 // bytes of the events appended since the host started
 	policy     *frames.Policy
+	own        *frames.Policy // see record
 	budget     *frames.Budget
 	warned     []string // limits of the budget that were warned of
 	spent      expense  // what it used
@@ -45,7 +46,7 @@ type entry struct {
 // entry returns what the directory knows of a session that is cold.
 func (r *record) entry(sid frames.SessionID, head store.Head) *entry {
 	return &entry{
-		id: sid, sum: r.summary(sid, head), first: head.First, policy: r.Policy,
+		id: sid, sum: r.summary(sid, head), first: head.First, policy: r.Policy, own: r.Own,
 		budget: r.Budget, warned: r.Warned, spent: expense{r.spending(nil), r.Turns},
 		spentBelow: expense{r.Left.used, r.Left.Turns},
 	}

@@ -78,7 +78,7 @@ func (m *Manager) conceiveFork(ctx context.Context, f ForkArgs) (*birth, error) 
 		Agent: src.Agent, Cwd: src.Cwd, Title: cmp.Or(frames.ValidText(f.Title), src.Title),
 		Titled: f.Title == "" && src.Titled, Named: f.Title == "" && src.Named,
 		Parent: f.Session, Origin: frames.OriginFork,
-		Labels: src.Labels, Config: src.Config, Policy: src.Policy, Budget: src.Budget,
+		Labels: src.Labels, Config: src.Config, Policy: src.Policy, Own: src.Own, Budget: src.Budget,
 	}}, nil
 }
 

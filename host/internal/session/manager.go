@@ -259,6 +259,9 @@ func (a *actor) load() error {
 			return err
 		}
 	}
+	if err := a.review(); err != nil {
+		return err
+	}
 	a.loaded = true
 	return nil
 }

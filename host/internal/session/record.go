@@ -31,6 +31,7 @@ type record struct {
 	Config    json.RawMessage   `json:"config,omitempty"`
 	Options   json.RawMessage   `json:"options,omitempty"`
 	Policy    *frames.Policy    `json:"policy,omitempty"`
+	Own       *frames.Policy    `json:"own,omitempty"` // the client's policy, where that is not the whole
 	Budget    *frames.Budget    `json:"budget,omitempty"`
 
 	// Queue holds the prompts that wait, in order; their content is in the

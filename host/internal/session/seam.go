@@ -68,6 +68,10 @@ type Config struct {
 	// Env is what children of agents may see.
 	Env []string
 
+	// Rules are what the operator adds to the policy of each session of an agent in a
+	// canonical directory; nil adds nothing. An error refuses the session.
+	Rules func(agent, cwd string) (frames.Policy, error)
+
 	IdleAfter  time.Duration // 5 min: an idle session goes cold
 	AskTimeout time.Duration // 300 s: an approval nobody answers is rejected
 	MaxQueue   int           // 64 queued prompts per session

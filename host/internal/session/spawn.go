@@ -73,11 +73,11 @@ func (k *child) wait(ctx context.Context) (agent.ChildResult, error) {
 // conceiveChild checks a spawn; what it leaves out is inherited.
 func (m *Manager) conceiveChild(t *turn, s agent.Spawn) (*birth, error) {
 	m.mu.RLock()
-	up, policy := t.a.e.sum, t.a.e.policy
+	up, own, policy := t.a.e.sum, t.a.e.own, t.a.e.policy
 	m.mu.RUnlock()
 	b, err := m.conceive(CreateArgs{
 		Agent: cmp.Or(s.Agent, up.Agent), Cwd: cmp.Or(s.Cwd, up.Cwd), Title: s.Title,
-		Parent: up.SessionID, Config: s.Config, Policy: policy,
+		Parent: up.SessionID, Config: s.Config, Policy: m.bequest(own, policy),
 	})
 	if err != nil {
 		return nil, err
