@@ -14,9 +14,11 @@ type Peer struct {
 	// Stdin, Stdout and Stderr are the other ends of the process's pipes.
 	Stdin, Stdout, Stderr *os.File
 
-	p    Process
-	once sync.Once
-	end  Ending
+	p      Process // the keeper, where there is one
+	keeper keeper
+	kept   bool
+	once   sync.Once
+	end    Ending
 }
 
 // Converse starts c with a pipe each for its input and both outputs. An error says
@@ -37,20 +39,38 @@ func (m *Marks) Converse(c Command) (*Peer, error) {
 	q := &Peer{Stdin: ours[0], Stdout: ours[1], Stderr: ours[2]}
 	q.p.mark = m.prefix + rand.Text()
 	q.p.exited, q.p.reap = make(chan struct{}), make(chan struct{})
-	q.p.cmd = exec.Command(c.Argv[0], c.Argv[1:]...) //nolint:noctx // ended by group, see Kill
-	q.p.cmd.Dir, q.p.cmd.Env = c.Dir, environ(c.Env, q.p.mark)
-	q.p.cmd.Stdin, q.p.cmd.Stdout, q.p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	q.p.cmd.SysProcAttr = attributes()
-	started := make(chan error, 1)
-	q.p.wg.Go(func() { q.p.lead(started) })
-	err := <-started
+	err := q.start(order{Argv: c.Argv, Env: environ(c.Env, q.p.mark), Dir: c.Dir}, theirs)
 	closeAll(theirs[:])
 	if err != nil {
-		q.p.wg.Wait()
 		closeAll(ours[:])
 		return nil, fmt.Errorf("not run: %w", err)
 	}
 	return q, nil
+}
+
+// start starts what o says, through a keeper where there is one.
+func (q *Peer) start(o order, pipes [3]*os.File) error {
+	cmd, err := q.keeper.command()
+	if err != nil {
+		return err
+	}
+	if q.kept = cmd != nil; !q.kept {
+		cmd = exec.Command(o.Argv[0], o.Argv[1:]...) //nolint:noctx // ended by group, see Kill
+		cmd.Dir, cmd.Env, cmd.SysProcAttr = o.Dir, o.Env, attributes()
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0], pipes[1], pipes[2]
+	q.p.cmd = cmd
+	started := make(chan error, 1)
+	q.p.wg.Go(func() { q.p.lead(started) })
+	if err = <-started; err != nil {
+		q.p.wg.Wait()
+		q.keeper.abandon()
+		return err
+	}
+	if err = q.keeper.begin(o); err != nil {
+		q.Kill()
+	}
+	return err
 }
 
 func closeAll(lists ...[]*os.File) {
@@ -61,13 +81,18 @@ func closeAll(lists ...[]*os.File) {
 	}
 }
 
-// Exited is closed when the process itself has ended; what it started may go on.
+// Exited is closed when the process itself has ended; what it started may go on where
+// there are no keepers.
 func (q *Peer) Exited() <-chan struct{} { return q.p.exited }
 
 // Terminate asks the process and its group to end. It does nothing once the process
 // is known to have ended.
 func (q *Peer) Terminate() {
-	if !q.p.over() {
+	switch {
+	case q.p.over():
+	case q.kept:
+		q.keeper.terminate()
+	default:
 		terminate(q.p.cmd)
 	}
 }
@@ -76,14 +101,22 @@ func (q *Peer) Terminate() {
 // calls wait too, and return the same.
 func (q *Peer) Kill() Ending {
 	q.once.Do(func() {
+		if q.kept {
+			q.keeper.release()
+			q.p.within(q.p.exited, keeperWait)
+		}
 		// The leader's pid is not given back yet, so the group's id is still ours.
 		killGroup(q.p.cmd)
 		_ = q.p.cmd.Process.Kill() // it may have left its own group
 		<-q.p.exited
-		q.end.Survivors = sweep(q.p.mark)
+		survivors := sweep(q.p.mark)
 		close(q.p.reap)
 		q.p.wg.Wait()
 		q.end.Code, q.end.Signal = status(q.p.cmd)
+		if e, ok := q.keeper.ending(); ok {
+			q.end = e
+		}
+		q.end.Survivors = max(q.end.Survivors, survivors)
 	})
 	return q.end
 }
