@@ -32,6 +32,10 @@ func (l *link) permit(in acprpc.Inbound, p permission) {
 		d.th.announce(t)
 	}
 	d.th.permission(id, in.Params)
+	if f, ok := p.inquiry(t); ok {
+		l.attend(in, d, func(ctx context.Context) { l.inquire(ctx, d, in, p.Options, f) })
+		return
+	}
 	a := agent.Approval{Call: frames.CallID(id), Tool: t.describe(), Input: t.input()}
 	l.attend(in, d, func(ctx context.Context) { l.ask(ctx, d, t, in, p.Options, a) })
 }
@@ -106,7 +110,7 @@ func (l *link) ask(ctx context.Context, at desk, t *tool, in acprpc.Inbound, opt
 	if at.ts != nil && !d.Allowed() {
 		at.ts.rejected.Store(true)
 	}
-	if !l.reply(in.ID, permissionAnswer{out}) || d.Allowed() && out.Outcome == "selected" {
+	if !l.reply(in.ID, permissionAnswer{Outcome: out}) || d.Allowed() && out.Outcome == "selected" {
 		return
 	}
 	if err != nil && at.ts == nil {
@@ -177,7 +181,7 @@ func refusal(d agent.Decision, out outcome) string {
 func unanswered(in acprpc.Inbound) any {
 	switch in.Method {
 	case "session/request_permission":
-		return permissionAnswer{outcome{Outcome: "cancelled"}}
+		return permissionAnswer{Outcome: outcome{Outcome: "cancelled"}}
 	case "elicitation/create":
 		return elicitationAnswer{Action: "cancel"}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host/agent"
@@ -40,6 +41,10 @@ type field struct {
 	note string
 	// other is the choice that means none of the others.
 	other string
+	// wants says what free words must be, "" for any; min and max limit a number, or
+	// the length of a text.
+	wants    string
+	min, max *float64
 }
 
 type choice struct{ value, label string }
@@ -53,6 +58,12 @@ type property struct {
 	AnyOf       []constant                 `json:"anyOf"`
 	Enum        []string                   `json:"enum"`
 	Items       *property                  `json:"items"`
+	Format      string                     `json:"format"`
+	Minimum     *float64                   `json:"minimum"`
+	Maximum     *float64                   `json:"maximum"`
+	MinLength   *float64                   `json:"minLength"`
+	MaxLength   *float64                   `json:"maxLength"`
+	Default     json.RawMessage            `json:"default"`
 	Meta        map[string]json.RawMessage `json:"_meta"`
 }
 
@@ -95,14 +106,36 @@ func (l *link) elicit(in acprpc.Inbound, p elicitation) {
 	d := th.desk()
 	d.th.settleLoose()
 	l.attend(in, d, func(ctx context.Context) {
-		a, err := d.question(ctx, f.questions...)
-		if err != nil {
-			a = agent.Answers{Outcome: frames.Cancelled}
-		}
-		if l.reply(in.ID, f.answer(a)) && err != nil && d.ts == nil {
-			d.th.bg.Failed(fmt.Sprintf("%s asked a question, which was cancelled, because nobody could be asked: %v", l.opt.Name, err))
+		out, why := f.ask(ctx, d)
+		if l.reply(in.ID, out) && why != "" && ctx.Err() == nil {
+			d.th.bg.Failed(l.opt.Name + " asked a question that has no answer: " + why)
 		}
 	})
+}
+
+// maxRounds is how often people are asked for what a form needs.
+const maxRounds = 3
+
+// ask asks for all that the form needs; what does not fit is asked for again. why says
+// why there is no answer, where no person said so.
+func (f form) ask(ctx context.Context, d desk) (out elicitationAnswer, why string) {
+	have, open := agent.Answers{Outcome: frames.Answered, Cause: frames.CauseReply}, f.questions
+	for range maxRounds {
+		a, err := d.question(ctx, open...)
+		switch {
+		case err != nil:
+			return elicitationAnswer{Action: "cancel"}, "nobody could be asked: " + err.Error()
+		case a.Outcome != frames.Answered && a.Cause == frames.CauseReply:
+			return elicitationAnswer{Action: "decline"}, ""
+		case a.Outcome != frames.Answered:
+			return elicitationAnswer{Action: "cancel"}, ""
+		}
+		have.Answers = append(a.Answers, have.Answers...) // the newest come first
+		if out, open, why = f.answer(have); why == "" {
+			return out, ""
+		}
+	}
+	return elicitationAnswer{Action: "decline"}, why
 }
 
 // formOf makes questions of a form. why says what makes that impossible.
@@ -164,6 +197,7 @@ func properties(raw json.RawMessage) (keys []string, props map[string]property, 
 // add adds one property: as a question, or as the free text of the one before.
 func (f *form) add(key string, p property, required bool) {
 	fd := field{key: key, kind: p.Type, required: required, choices: p.choices()}
+	fd.wants, fd.min, fd.max = p.wants()
 	if n := len(f.fields) - 1; n >= 0 && len(fd.choices) == 0 && p.Type == "string" && !required &&
 		len(f.fields[n].choices) > 0 && strings.HasPrefix(key, f.fields[n].key+"_") {
 		f.fields[n].note, f.questions[n].AllowText = key, true
@@ -186,7 +220,46 @@ func (f *form) add(key string, p property, required bool) {
 		q.Options = append(q.Options, frames.QuestionOption{Label: c.label, Description: p.described(c.value)})
 	}
 	q.AllowText = len(fd.choices) == 0
+	q.Question += p.hint(fd)
 	f.fields, f.questions = append(f.fields, fd), append(f.questions, q)
+}
+
+// wants says what free words for the property must be, and their limits.
+func (p property) wants() (words string, lo, hi *float64) {
+	unit := ""
+	switch p.Type {
+	case "integer":
+		words, lo, hi = "a whole number", p.Minimum, p.Maximum
+	case "number":
+		words, lo, hi = "a number", p.Minimum, p.Maximum
+	case "string":
+		if lo, hi, unit = p.MinLength, p.MaxLength, " characters"; lo != nil || hi != nil {
+			words = "text"
+		}
+	}
+	if lo != nil {
+		words += fmt.Sprintf(", at least %v%s", *lo, unit)
+	}
+	if hi != nil {
+		words += fmt.Sprintf(", at most %v%s", *hi, unit)
+	}
+	return words, lo, hi
+}
+
+// hint says in brackets what the form says of an answer.
+func (p property) hint(fd field) string {
+	var parts []string
+	if len(fd.choices) == 0 {
+		parts = append(parts, fd.wants, p.Format)
+	}
+	if v := acprpc.Plain(p.Default); !acprpc.IsNull(p.Default) && v != "" {
+		parts = append(parts, "default: "+v)
+	}
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + frames.ValidText(strings.Join(parts, "; ")) + ")"
 }
 
 // choices are the values that a property may have.
@@ -221,34 +294,30 @@ func (p property) described(value string) string {
 	return ""
 }
 
-// answer is a person's answer in the agent's form. What a required field needs and
-// a person did not say makes it a refusal.
-func (f form) answer(a agent.Answers) elicitationAnswer {
-	switch {
-	case a.Outcome != frames.Answered && a.Cause == frames.CauseReply:
-		return elicitationAnswer{Action: "decline"}
-	case a.Outcome != frames.Answered:
-		return elicitationAnswer{Action: "cancel"}
-	}
-	out := elicitationAnswer{Action: "accept", Content: map[string]any{}}
-	for _, fd := range f.fields {
+// answer is what a person said in the agent's form. Where something does not fit, open
+// are the questions to ask again, and why says what was wrong with the last of them.
+func (f form) answer(a agent.Answers) (out elicitationAnswer, open []frames.Question, why string) {
+	out = elicitationAnswer{Action: "accept", Content: map[string]any{}}
+	for i, fd := range f.fields {
 		if fd.kind == "url" {
-			return elicitationAnswer{Action: "accept"}
+			return elicitationAnswer{Action: "accept"}, nil, ""
 		}
-		i := slices.IndexFunc(a.Answers, func(x frames.Answer) bool { return x.ID == fd.key })
 		var said frames.Answer
-		if i >= 0 {
-			said = a.Answers[i]
+		if at := slices.IndexFunc(a.Answers, func(x frames.Answer) bool { return x.ID == fd.key }); at >= 0 {
+			said = a.Answers[at]
 		}
-		if !fd.fill(out.Content, said) {
-			return elicitationAnswer{Action: "decline"}
+		if wrong := fd.fill(out.Content, said); wrong != "" {
+			q := f.questions[i]
+			why = fmt.Sprintf("%q needs %s", q.Question, wrong)
+			q.Question = "This needs " + wrong + ". " + q.Question
+			open = append(open, q)
 		}
 	}
-	return out
+	return out, open, why
 }
 
-// fill puts an answer into the form's content.
-func (fd field) fill(content map[string]any, said frames.Answer) bool {
+// fill puts an answer into the form's content, or says what it needs to be.
+func (fd field) fill(content map[string]any, said frames.Answer) (wrong string) {
 	values := []string{}
 	for _, label := range said.Labels {
 		for _, c := range fd.choices {
@@ -270,28 +339,36 @@ func (fd field) fill(content map[string]any, said frames.Answer) bool {
 	switch {
 	case fd.multi && (len(values) > 0 || fd.required):
 		content[fd.key] = values
-		return true
+		return ""
+	case len(values) == 0 && fd.required:
+		return "an answer"
 	case len(values) == 0:
-		return !fd.required
+		return ""
 	}
-	v, ok := typed(fd.kind, values[0])
-	if ok {
-		content[fd.key] = v
+	v, ok := fd.typed(values[0])
+	if !ok {
+		return fd.wants
 	}
-	return ok
+	content[fd.key] = v
+	return ""
 }
 
-// typed is text as a value of a JSON schema's type.
-func typed(kind, text string) (any, bool) {
-	switch kind {
+// typed is text as a value of the property's type, if it can be one.
+func (fd field) typed(text string) (any, bool) {
+	switch fd.kind {
 	case "boolean":
 		return text == "true", true
 	case "integer":
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 53)
-		return n, err == nil
+		return n, err == nil && fd.within(float64(n))
 	case "number":
 		n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		return n, err == nil
+		return n, err == nil && fd.within(n)
 	}
-	return text, true
+	return text, len(fd.choices) > 0 || fd.within(float64(utf8.RuneCountInString(text)))
+}
+
+// within reports whether n, a number or a length, keeps the property's limits.
+func (fd field) within(n float64) bool {
+	return (fd.min == nil || n >= *fd.min) && (fd.max == nil || n <= *fd.max)
 }

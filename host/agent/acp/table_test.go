@@ -109,7 +109,10 @@ func quirksOfRequests() []quirk {
 			33, "a form is asked whole, and kept as it came",
 			[]string{"claude-ask-accept", "claude-ask-decline", "claude-ask-cancel", "codex-ask-accept", "codex-ask-decline", "codex-ask-cancel"},
 			holdsForm,
-			[]string{"TestAFormBecomesQuestions", "TestASecretIsDeclined"},
+			[]string{
+				"TestAFormBecomesQuestions", "TestASecretIsDeclined", "TestWhatDoesNotFitAFormIsAskedAgain", "TestQuestionsInAPermissionRequest",
+				"TestOnlyQuestionsAreAskedAsQuestions",
+			},
 		},
 	}
 }

@@ -128,6 +128,9 @@ type outcome struct {
 
 type permissionAnswer struct {
 	Outcome outcome `json:"outcome"`
+	// Answers are what a person said, by the question's place, where the request was a
+	// list of questions.
+	Answers map[string]string `json:"answers,omitempty"`
 }
 
 type elicitationAnswer struct {
