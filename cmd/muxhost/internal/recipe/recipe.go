@@ -30,6 +30,8 @@ type Recipe struct {
 	// more.
 	Mode, Asks string
 	Modes      []string
+	// Alone says that every session needs a process of its own.
+	Alone bool
 	// Env holds NAME=value, PassEnv names that are taken from the host's environment,
 	// beside those that all recipes have.
 	Env, PassEnv []string
@@ -60,7 +62,8 @@ var recipes = []Recipe{
 		Name: "gemini", Title: "Gemini CLI", Provider: "google",
 		Program: "gemini", Args: []string{"--acp"}, Package: "@google/gemini-cli", Version: "0.61.0", Node: 20,
 		Mode: "default", Modes: []string{"plan"},
-		Env: []string{"GEMINI_CLI_NO_RELAUNCH=true"},
+		Alone: true, // what it asks for names the directory of its process, whatever the session's
+		Env:   []string{"GEMINI_CLI_NO_RELAUNCH=true"},
 		PassEnv: []string{
 			"GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_VERTEXAI",
 			"GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS",
@@ -79,6 +82,7 @@ var recipes = []Recipe{
 		Name: "qwen", Title: "Qwen Code", Provider: "alibaba",
 		Program: "qwen", Args: []string{"--acp"}, Package: "@qwen-code/qwen-code", Version: "0.24.4", Node: 22,
 		Mode: "default", Modes: []string{"plan"}, // it begins in "auto", also when it resumes
+		Alone:   true, // it is made from the same source as gemini
 		PassEnv: []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"},
 	},
 	{

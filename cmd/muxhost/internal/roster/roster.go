@@ -149,7 +149,7 @@ func program(a *config.Agent, f recipe.Found, machine recipe.Env, env Env) (Entr
 		Name: f.Name, Kind: config.KindACP, State: State(f.State), Recipe: f.Name, Source: "built-in",
 		Provider: f.Provider, Mode: f.Mode, Asks: f.Asks, Note: f.Note, Node: f.Node, Tools: true,
 	}
-	e.ACP = acp.Options{Modes: f.Modes, StartTimeout: f.Start()}
+	e.ACP = acp.Options{Modes: f.Modes, StartTimeout: f.Start(), OneSession: f.Alone}
 	if f.Command != "" {
 		e.Command = append([]string{f.Command}, f.Args...)
 	}
@@ -205,7 +205,9 @@ func (e *Entry) replace(a *config.Agent, f recipe.Found, machine recipe.Env) err
 	e.Tools = p.Tools == nil || *p.Tools
 	o.AuthMethod = p.AuthMethod
 	o.NoSubagents = p.Subagents != nil && !*p.Subagents
-	o.OneSession = p.Shared != nil && !*p.Shared
+	if p.Shared != nil {
+		o.OneSession = !*p.Shared
+	}
 	o.StartTimeout = cmp.Or(p.StartTimeout, o.StartTimeout)
 	o.CancelGrace, o.StallNotice, o.StallTimeout = p.CancelGrace, p.StallNotice, p.StallTimeout
 	return nil

@@ -92,7 +92,7 @@ func TestWithoutAFileWhatIsHereIsOffered(t *testing.T) {
 		t.Errorf("offered %q", offered)
 	}
 	g := entry(t, all, "gemini")
-	if g.ACP.Command != filepath.Join(dir, "gemini") || !slices.Equal(g.ACP.Args, []string{"--acp"}) || g.ACP.ApprovalMode != "default" || g.ACP.StartTimeout < time.Minute {
+	if g.ACP.Command != filepath.Join(dir, "gemini") || !slices.Equal(g.ACP.Args, []string{"--acp"}) || g.ACP.ApprovalMode != "default" || g.ACP.StartTimeout < time.Minute || !g.ACP.OneSession {
 		t.Errorf("gemini runs %+v", g.ACP)
 	}
 	if !slices.Equal(g.ACP.Env, []string{"GEMINI_API_KEY=k1", "GEMINI_CLI_NO_RELAUNCH=true"}) {
@@ -111,7 +111,7 @@ env = {GEMINI_CLI_NO_RELAUNCH = "false", X = "1"}
 pass-env = ["WORK"]
 modes = []
 deny = ["web"]
-shared = false
+shared = true
 [agents.claude]
 enabled = false
 [agents.claude-work]
@@ -120,13 +120,14 @@ command = "mine"
 approval-mode = "plan"
 [agents.codex]
 args = ["--x"]
+shared = false
 [agents.shell]
 allow = ["shell"]
 [agents.demo]
 enabled = false
 `, getenv("PATH="+dir, "WORK=w", "GEMINI_MODEL=m"))
 	g := entry(t, all, "gemini")
-	if !slices.Equal(g.ACP.Args, []string{"--acp", "--debug"}) || g.ACP.ApprovalMode != "default" || len(g.ACP.Modes) != 0 || !g.ACP.OneSession || !strings.HasSuffix(g.Source, ":2") {
+	if !slices.Equal(g.ACP.Args, []string{"--acp", "--debug"}) || g.ACP.ApprovalMode != "default" || len(g.ACP.Modes) != 0 || g.ACP.OneSession || !strings.HasSuffix(g.Source, ":2") {
 		t.Errorf("gemini is %+v", g)
 	}
 	if want := []string{"GEMINI_MODEL=m", "WORK=w", "GEMINI_CLI_NO_RELAUNCH=false", "X=1"}; !slices.Equal(g.ACP.Env, want) {
@@ -145,7 +146,7 @@ enabled = false
 	if w.State != roster.OnPath || w.ACP.Command != filepath.Join(dir, "mine") || w.Mode != "plan" || !slices.Contains(w.ACP.Env, "DISABLE_AUTOUPDATER=1") || w.ACP.Name != "claude-work" {
 		t.Errorf("claude-work is %+v", w)
 	}
-	if c := entry(t, all, "codex"); c.State != roster.ByNpx || !slices.Equal(c.ACP.Args, []string{"-y", "@agentclientprotocol/codex-acp@2.6.0", "--x"}) {
+	if c := entry(t, all, "codex"); c.State != roster.ByNpx || !slices.Equal(c.ACP.Args, []string{"-y", "@agentclientprotocol/codex-acp@2.6.0", "--x"}) || !c.ACP.OneSession {
 		t.Errorf("codex is %+v", c)
 	}
 	if s := entry(t, all, "shell"); s.Rules[0].Tool != "shell" || !s.Offered() {
