@@ -46,6 +46,10 @@ type Options struct {
 	ToolsCommand []string
 	// NoSubagents does not offer to show subagents as sessions of their own.
 	NoSubagents bool
+	// Shared says that the agent keeps what belongs to its sessions apart, the servers of
+	// tools that they were given too. It must be set where sessions are to share a process
+	// although they are offered the host's tools.
+	Shared bool
 	// OneSession gives every session a process of its own, which then runs in the
 	// session's directory. Otherwise sessions share one, as far as the agent can open
 	// a session again that it lost; that one runs in the home directory.

@@ -18,10 +18,14 @@ const (
 	ToolsTokenEnv = "MUXHOST_MCP_TOKEN" //nolint:gosec // a name
 )
 
-// offerTools opens a door to the host's tools for this conversation, if the agent has
-// a way to it. An agent without them can work all the same.
+// offers reports whether there is a way from the agent to the host's tools.
+func (e *engine) offers() bool {
+	return e.opt.Tools != nil && (e.caps.Capabilities.MCP.HTTP || len(e.opt.ToolsCommand) > 0)
+}
+
+// offerTools opens a door to the host's tools for this conversation. An agent without them can work all the same.
 func (l *link) offerTools() {
-	if l.opt.Tools == nil || !l.caps.Capabilities.MCP.HTTP && len(l.opt.ToolsCommand) == 0 {
+	if !l.e.offers() {
 		return
 	}
 	offer, err := l.opt.Tools.Offer(l.s)

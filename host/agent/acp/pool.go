@@ -141,7 +141,7 @@ func (d *driver) retire(e *engine) bool {
 func (d *driver) shared(e *engine) {
 	d.pool.mu.Lock()
 	defer d.pool.mu.Unlock()
-	if e.solo = d.opt.OneSession || !e.caps.reopens(); !e.solo {
+	if e.solo = d.opt.OneSession || !e.caps.reopens() || e.offers() && !d.opt.Shared; !e.solo {
 		return
 	}
 	d.pool.solo = true // those that wait for it beside its owner start their own

@@ -30,7 +30,6 @@ type crowd struct {
 	heard  []string           // methods and the sessions that they name
 	opened map[string]string  // directories by session
 	turns  map[string]message // the prompt that runs in each session
-	open   chan string        // sessions that were prompted
 }
 
 // serveCrowd plays a crowd whose prompts are ended by the test, or by prompt.
@@ -164,8 +163,8 @@ func TestSessionsShareAProcess(t *testing.T) {
 	})
 }
 
-// An agent that cannot open a session again, and one that is configured so, has one
-// process for each session.
+// An agent that cannot open a session again, one that is configured so, and one that
+// might mix up the tools of its sessions, has one process for each session.
 func TestOneProcessForEachSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		caps string
@@ -173,6 +172,7 @@ func TestOneProcessForEachSession(t *testing.T) {
 	}{
 		"cannot reopen": {``, acp.Options{}},
 		"configured":    {canResume, acp.Options{OneSession: true}},
+		"with tools":    {`"mcpCapabilities":{"http":true},` + canResume, acp.Options{Tools: &doors{state: map[string]string{}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -196,6 +196,20 @@ func TestOneProcessForEachSession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An agent that is known to keep tools apart shares its process with them, too.
+func TestToolsInASharedProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tools := &doors{state: map[string]string{}}
+		all, agents, _ := sharing(t, 2, acp.Options{Shared: true, Tools: tools}, agenttest.Script{}, `"mcpCapabilities":{"http":true},`+canResume, ends)
+		for _, s := range all {
+			prompt(t, s)
+		}
+		if len(agents()) != 1 || tools.n != 2 {
+			t.Errorf("%d processes, %d offers; want one process, and an offer for each session", len(agents()), tools.n)
+		}
+	})
 }
 
 // A shared process is kept for a while after its last session left, and then ended in
