@@ -31,7 +31,7 @@ type router struct {
 	owners  map[string]*link // of the agent's sessions, subagents among them
 	left    map[string]bool  // sessions whose owner has left
 	opening int              // links whose session has no id yet
-	met     bool             // there was a link
+	served  int              // links that there were
 	held    []parcel         // of sessions that are not known yet
 	// flushing is not nil while held messages are handed on; later ones wait for them.
 	flushing chan struct{}
@@ -59,13 +59,17 @@ func (r *router) resolve(p parcel) (to []*link, wait bool) {
 		return []*link{l}, false
 	case r.left[p.session]:
 		return nil, false
-	case r.opening > 0 || !r.met:
+	case r.opening > 0 || r.served == 0:
 		return nil, true
-	case len(r.links) == 1 || p.session == "" && p.in.ID == nil:
+	case r.sole() || p.session == "" && p.in.ID == nil:
 		return r.links, false
 	}
 	return nil, false
 }
+
+// sole reports whether there is one link and never was another, so that sessions that
+// nobody knows can only be its own. mu is held.
+func (r *router) sole() bool { return len(r.links) == 1 && r.served == 1 && r.opening == 0 }
 
 // change changes the routes by f, and hands on what was held for that.
 func (e *engine) change(f func(r *router)) {
@@ -234,7 +238,7 @@ func (e *engine) attach(l *link) {
 	var note string
 	e.change(func(r *router) {
 		r.links = append(r.links, l)
-		r.met = true
+		r.served++
 		r.opening++
 		l.opening = true
 		note, r.note = r.note, ""
@@ -291,13 +295,13 @@ func (e *engine) detach(l *link) {
 	e.conn.GiveUpAll(mine)
 }
 
-// asksOf tells requests that belong to l, subagents' among them. Where l is alone, so
-// do those of sessions that nobody knows.
+// asksOf tells requests that belong to l, subagents' among them, and those of sessions
+// that nobody knows where they can only be its own.
 func (e *engine) asksOf(l *link) func(acprpc.Inbound) bool {
 	r := &e.routes
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	alone := len(r.links) == 1 && r.opening == 0
+	sole := r.sole()
 	mine, others := map[string]bool{}, map[string]bool{}
 	for id, o := range r.owners {
 		if o == l {
@@ -308,7 +312,7 @@ func (e *engine) asksOf(l *link) func(acprpc.Inbound) bool {
 	}
 	return func(in acprpc.Inbound) bool {
 		id := acprpc.SessionOf(in)
-		return mine[id] || alone && !others[id]
+		return mine[id] || sole && !others[id]
 	}
 }
 

@@ -285,6 +285,30 @@ func TestARequestOfAnUnknownSessionIsRefused(t *testing.T) {
 	}
 }
 
+// A session that was left alone in a process does not inherit what the agent says of
+// sessions that it never told of.
+func TestTheLastSessionInheritsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		all, _, _ := sharing(t, 2, acp.Options{}, agenttest.Script{Approve: always}, canResume, func(c *crowd, _ string, _ message) {
+			for i, id := range []string{"s2", "never told"} {
+				c.updateOf(id, chunk("stray"))
+				c.ask(fmt.Sprint(i), id, "c1")
+				if a, _ := c.answered(fmt.Sprint(i)); !cancelled(a) {
+					t.Errorf("the answer for %q is %s; want cancelled", id, a.Result)
+				}
+			}
+			c.finish("s1", "end_turn")
+		})
+		if err := all[1].Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		prompt(t, all[0])
+		if n := count[frames.ApprovalAsked](all[0]) + count[frames.AssistantMessage](all[0]); n != 0 {
+			t.Errorf("%d events of foreign sessions; want 0", n)
+		}
+	})
+}
+
 // A session whose cancelled turn does not end is closed at the agent, and the others go
 // on; its own next turn opens it again.
 func TestAStuckTurnDoesNotHarmOthers(t *testing.T) {
