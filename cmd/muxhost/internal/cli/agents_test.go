@@ -225,3 +225,34 @@ func TestTryingAnAgentSaysWhatFails(t *testing.T) {
 		t.Errorf("without its mode, as JSON: %+v", r)
 	}
 }
+
+// The rules of an agent hold in all its sessions, and a project file tightens them: it
+// is obeyed by a host that runs, refuses other agents, and is refused itself if it
+// would widen.
+func TestRulesOfFileAndProjectHold(t *testing.T) {
+	file := configured(t, "[agents.shell]\nallow = ['sh']")
+	d := &desktop{t: t, dir: stateIn(t), cwd: t.TempDir()}
+	serveIn(t, d.dir, "--config", file)
+	if out := d.ok("run", "--cwd", d.cwd, "echo unasked"); !strings.Contains(out, "unasked") {
+		t.Errorf("an allowed tool: %s", out)
+	}
+	project := filepath.Join(d.cwd, ".muxhost.toml")
+	say := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(project, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("deny = ['sh']")
+	d.fails(exitRefused, "rejected", "run", "--cwd", d.cwd, "echo denied")
+	say("ask = ['sh']\nask-timeout = '1s'")
+	d.fails(exitRefused, "rejected", "run", "--cwd", d.cwd, "echo late")
+	say("agents = ['demo', 'mine']\nagent = 'mine'\nmode = 'deny'")
+	d.fails(exitUsage, project+":1 allows no agent \"shell\" here", "run", "--agent", "shell", "--cwd", d.cwd, "echo no")
+	if r := d.run("run", "--cwd", d.cwd, "touch it"); !strings.Contains(r.out, "not allowed") {
+		t.Errorf("the agent of the project, which is asked nothing: %+v", r)
+	}
+	say("allow = ['*']")
+	d.fails(exitUsage, project+":1: a project file may only tighten", "run", "--agent", "shell", "--cwd", d.cwd, "echo no")
+	d.fails(exitUsage, "may only tighten", "run", "--cwd", d.cwd, "echo no")
+}

@@ -189,6 +189,7 @@ func (a *app) hostConfig(dir string, f serveFlags) (cfg host.Config, entries []r
 		return cfg, nil, err
 	}
 	cfg, err = a.plainConfig(dir, f)
+	cfg.Rules = roster.Rules(entries, a.home())
 	for _, w := range f.conf.Warnings {
 		if err == nil {
 			cfg.Logger.Warn("the configuration file is open to others", slog.String("why", w))
