@@ -167,7 +167,7 @@ func (h *Host) Run(ctx context.Context) error {
 // Shutdown ends the host and waits: clients are told `host/draining`, new work is
 // refused while what is open stays answerable for Config.DrainTimeout or until ctx
 // is done, then it is settled, turns end interrupted, all of it is appended and
-// sent, and connections close with 1001. Later calls return the first one's result.
+// sent, connections close with 1001, and drivers that are an [agent.Closer] close. Later calls return the first one's result.
 // The store stays open.
 func (h *Host) Shutdown(ctx context.Context) error {
 	h.once.Do(func() { h.down = h.shutdown(ctx) })
@@ -187,13 +187,15 @@ func (h *Host) shutdown(ctx context.Context) error {
 	}
 	h.cfg.Logger.Info("draining", slog.Time("deadline", deadline))
 	errs := []error{h.sessions.Shutdown(drain)}
+	var drivers driverEnds
+	drivers.begin(h.cfg.Drivers)
 	flush, cancelFlush := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancelFlush()
 	errs = append(errs, h.hub.Shutdown(flush))
 	h.cancel()
 	h.seats.close()
 	h.uploads.Close()
-	errs = append(errs, h.blobs.Close())
+	errs = append(errs, drivers.wait(), h.blobs.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("host: shut down: %w", err)
 	}

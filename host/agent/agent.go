@@ -45,6 +45,15 @@ type Driver interface {
 	Open(ctx context.Context, s Session) (Agent, error)
 }
 
+// Closer is implemented by drivers that hold something of their own, such as a
+// process that serves several sessions.
+type Closer interface {
+	// Close lets go of it and waits for that; ctx bounds the wait to [CloseTimeout].
+	// The host calls it once, when it shuts down, after the last agent of the driver
+	// was closed or given up; no Open is called any more.
+	Close(ctx context.Context) error
+}
+
 // Agent is one open conversation. Prompt and Close are never called at the same
 // time as another Prompt; Steer may be called while Prompt runs.
 type Agent interface {

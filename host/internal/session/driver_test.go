@@ -20,7 +20,8 @@ type driver struct {
 	turns     map[string]turnFunc
 	steer     func(ctx context.Context, p agent.Prompt) error
 	configure func(ctx context.Context, options json.RawMessage) error
-	closing   func() // called by Close
+	opening   func(ctx context.Context) error // called by Open
+	closing   func()                          // called by Close
 	openErr   error
 	opened    int
 	closed    int
@@ -38,7 +39,15 @@ func (d *driver) on(text string, f turnFunc) {
 
 func (d *driver) Info() agent.Info { return agent.Info{Name: d.name, Kind: "test"} }
 
-func (d *driver) Open(_ context.Context, s agent.Session) (agent.Agent, error) {
+func (d *driver) Open(ctx context.Context, s agent.Session) (agent.Agent, error) {
+	d.mu.Lock()
+	opening := d.opening
+	d.mu.Unlock()
+	if opening != nil {
+		if err := opening(ctx); err != nil {
+			return nil, err
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.openErr != nil {

@@ -1,7 +1,9 @@
 package session
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -120,7 +122,9 @@ func (a *actor) open(t *turn) (agent.Agent, error) {
 		return ag, err
 	}
 	if closed != nil {
-		<-closed
+		if err := await(t.ctx, closed); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	if s.State, err = a.m.state(t.ctx, a.id); err != nil {
@@ -138,7 +142,24 @@ func (a *actor) open(t *turn) (agent.Agent, error) {
 		a.m.closeAgent(a, ag)
 		return nil, err
 	}
+	a.catchUp(t, ag, s.Options)
 	return ag, nil
+}
+
+// catchUp gives an agent the options that were configured while it was opened with
+// had.
+func (a *actor) catchUp(t *turn, ag agent.Agent, had json.RawMessage) {
+	to, ok := ag.(agent.Configurable)
+	for ok {
+		var now json.RawMessage
+		if err := a.do(t.ctx, func() error { now = a.rec.Options; return nil }); err != nil || bytes.Equal(now, had) {
+			return
+		}
+		had = now
+		if err := a.m.offerOptions(t.ctx, to, now); err != nil {
+			_ = a.do(a.m.io, func() error { a.complain("the agent refused its options: " + said(err)); return nil })
+		}
+	}
 }
 
 // employ takes the agent that was opened for t, unless t is over.
