@@ -24,13 +24,16 @@ type driverEnds struct {
 // begin starts to close them. It does not block.
 func (d *driverEnds) begin(drivers []agent.Driver) {
 	d.done, d.open = make(chan struct{}), map[string]struct{}{}
-	var each sync.WaitGroup
+	closers := map[string]agent.Closer{}
 	for _, driver := range drivers {
 		if c, ok := driver.(agent.Closer); ok {
-			name := driver.Info().Name
-			d.open[name] = struct{}{}
-			each.Go(func() { d.ended(name, closeDriver(c)) })
+			closers[driver.Info().Name] = c
+			d.open[driver.Info().Name] = struct{}{}
 		}
+	}
+	var each sync.WaitGroup
+	for name, c := range closers {
+		each.Go(func() { d.ended(name, closeDriver(c)) })
 	}
 	d.wg.Go(func() { each.Wait(); close(d.done) })
 }
