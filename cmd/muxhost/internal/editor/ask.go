@@ -15,7 +15,7 @@ import (
 )
 
 // maxInput is the largest input of a call, in bytes, that a person is shown whole.
-const maxInput = 4 << 20
+const maxInput = 1 << 20
 
 // card is an approval or a question that waits, as the editor was asked.
 type card struct {

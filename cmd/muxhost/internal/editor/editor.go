@@ -178,12 +178,12 @@ func (b *bridge) state(s client.State) {
 // part ends everything. Requests that are open are refused where the host is gone;
 // where the editor is, nobody waits for them.
 func (b *bridge) part(err error) {
+	b.cancel(acprpc.ErrGone) // nobody takes what is handed over any more
 	if err != nil {
 		b.conn.RejectAll(acprpc.CodeInternal, err.Error())
 	} else {
 		b.log.Info("the editor has left; its sessions go on, and what is pending stays so")
 	}
-	b.cancel(acprpc.ErrGone)
 	if b.host != nil {
 		_ = b.host.Close() // it did its work
 	}
