@@ -64,3 +64,37 @@ func TestConfigValidateTellsFaults(t *testing.T) {
 		}
 	}
 }
+
+// A flag beats the environment, which beats the file, which beats the default.
+func TestSettingsYield(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.toml")
+	text := "log-level = 'debug'\nlog-format = 'json'\nallow-host = ['a', 'b']\nmax-depth = 3\nkeep-bytes = '1MiB'\nname = 'file'\nallow-origin = []"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"MUXHOST_CONFIG": path, "MUXHOST_LOG": "error"}
+	a := &app{getenv: func(n string) string { return env[n] }}
+	cmd := newServe(a)
+	if err := cmd.ParseFlags([]string{"--name", "flag", "--allow-host", "c"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := a.settings(cmd.Flags(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"log-level": "error", "log-format": "json", "allow-host": "[c]", "max-depth": "3", "keep-bytes": "1MiB", "name": "flag", "max-tree": "1000",
+		"allow-origin": "[]",
+	} {
+		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
+			t.Errorf("%s is %s, want %s", flag, got, want)
+		}
+	}
+	if said["max-depth"] != path+":4: max-depth" || said["name"] != "" || said["log-level"] != "" {
+		t.Errorf("said %q", said)
+	}
+}

@@ -57,7 +57,7 @@ type Program struct {
 	Tools        *bool // offer the host's tools
 	Shared       *bool // one process for several sessions
 
-	StartTimeout, CancelGrace, StallNotice, StallTimeout time.Duration
+	StartTimeout, IdleStop, CancelGrace, StallNotice, StallTimeout time.Duration
 }
 
 // LLM is what [KindLLM] takes.
@@ -197,6 +197,7 @@ func (p *Program) keys(a *Agent, t table) []key {
 		{"tools", pointer(&p.Tools, truth)},
 		{"shared", pointer(&p.Shared, truth)},
 		{"start-timeout", duration(&p.StartTimeout, time.Second, time.Hour)},
+		{"idle-stop", duration(&p.IdleStop, time.Second, 24*time.Hour)},
 		{"cancel-grace", duration(&p.CancelGrace, 100*time.Millisecond, time.Minute)},
 		{"stall-notice", duration(&p.StallNotice, time.Second, 24*time.Hour)},
 		{"stall-timeout", duration(&p.StallTimeout, time.Second, 7*24*time.Hour)},

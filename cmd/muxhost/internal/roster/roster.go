@@ -209,7 +209,7 @@ func (e *Entry) replace(a *config.Agent, f recipe.Found, machine recipe.Env) err
 		o.OneSession = !*p.Shared
 	}
 	o.StartTimeout = cmp.Or(p.StartTimeout, o.StartTimeout)
-	o.CancelGrace, o.StallNotice, o.StallTimeout = p.CancelGrace, p.StallNotice, p.StallTimeout
+	o.IdleStop, o.CancelGrace, o.StallNotice, o.StallTimeout = p.IdleStop, p.CancelGrace, p.StallNotice, p.StallTimeout
 	return nil
 }
 
