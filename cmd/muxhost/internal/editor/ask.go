@@ -27,10 +27,12 @@ type card struct {
 	open bool
 }
 
-// askAll asks the editor what waits and was not asked yet.
-func (th *thread) askAll() {
+// askAll asks the editor what waits and was not asked yet. A request overtakes what was
+// said before it on its way here; unless all has come, it waits for the event that tells
+// of it, so that the editor has seen the call that is asked about.
+func (th *thread) askAll(all bool) {
 	for _, p := range th.view.Pending() {
-		if p.Card && th.cards[p.ID] == nil {
+		if p.Card && th.cards[p.ID] == nil && (all || p.Seq > 0) {
 			c := &card{th: th, p: p}
 			th.cards[p.ID] = c
 			if p.Kind == frames.ItemQuestion {

@@ -139,7 +139,7 @@ func (b *bridge) open(th *thread, w waiter) {
 	w.then(th)
 	for _, other := range th.family() {
 		other.told = true
-		other.askAll()
+		other.askAll(other.live)
 	}
 }
 

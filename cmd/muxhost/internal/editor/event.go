@@ -23,6 +23,10 @@ func (th *thread) event(e frames.Event) {
 	}
 	th.promptEvent(e, p)
 	th.childEvent(p)
+	switch p.(type) {
+	case *frames.ApprovalAsked, *frames.QuestionAsked:
+		th.askAll(false)
+	}
 	if !th.direct() {
 		th.digest(p)
 		return

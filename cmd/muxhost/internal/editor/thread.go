@@ -167,7 +167,7 @@ func (th *thread) after(f frames.Frame, e frames.Event) {
 		}
 	case *frames.ApprovalRequested, *frames.QuestionRequested:
 		if th.told {
-			th.askAll()
+			th.askAll(false)
 		}
 	case *frames.ApprovalResolved:
 		th.settled(f.ID)
@@ -206,6 +206,7 @@ func (th *thread) caughtUp() {
 		}
 	}
 	th.checkPrompts()
+	th.askAll(true)
 }
 
 // turned notes which turn is open.
