@@ -268,8 +268,12 @@ func TestCloseLeavesNothing(t *testing.T) {
 	})
 	<-asked
 	half(t, r.puppet.offer)
+	start := time.Now()
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if d := time.Since(start); d > 4*time.Second {
+		t.Errorf("Close took %v; it waits for nobody", d)
 	}
 	if g := <-got; !strings.Contains(g.text, "withdrawn") && !g.bad {
 		t.Errorf("the call that ran was answered %q", g.text)

@@ -250,7 +250,7 @@ func TestSpawnsAreGatedByThePolicy(t *testing.T) {
 	var calls sync.WaitGroup
 	calls.Go(func() {
 		text, bad := use(t, t.Context(), c, "spawn_subagent", args{"agent": "parrot", "prompt": "hello"})
-		if !bad || !strings.Contains(text, "not allowed (rejected, reply: not now)") {
+		if !bad || !strings.Contains(text, "Not run: rejected by a person. Feedback: not now") {
 			t.Errorf("spawn_subagent = %q, error %t", text, bad)
 		}
 		close(h.cut)

@@ -114,16 +114,11 @@ func (c *call) start(asked json.RawMessage) (agent.Child, error) {
 	return k, nil
 }
 
-// refusal tells the model why it may not spawn.
+// refusal tells the model why it may not spawn, and not who said so.
 func refusal(dec agent.Decision) error {
-	why := string(dec.Outcome)
-	if dec.Cause != "" {
-		why += ", " + string(dec.Cause)
-	}
-	if dec.Feedback != "" {
-		why += ": " + dec.Feedback
-	}
-	return fmt.Errorf("the subagent was not started: it is not allowed (%s)", why)
+	dec.By = nil
+	_, why := dec.Refusal()
+	return fmt.Errorf("the subagent was not started. %s", why)
 }
 
 // check refuses what cannot be spawned, and writes the arguments out.

@@ -64,7 +64,7 @@ func TestSpawnThatIsNotAllowedStartsNothing(t *testing.T) {
 	}}, &child{"parrot", echo})
 	r.begin()
 	text, bad := r.use("spawn_subagent", args{"agent": "parrot", "prompt": "hello"})
-	if !bad || !strings.Contains(text, "not allowed (rejected, reply: do it yourself)") {
+	if !bad || !strings.Contains(text, "Not run: rejected by a person. Feedback: do it yourself") {
 		t.Errorf("spawn_subagent = %q, error %t; want the refusal", text, bad)
 	}
 	if n := len(r.host.Sessions()); n != 1 {
