@@ -219,7 +219,7 @@ func (c *card) respond(call func(context.Context) error) {
 			if err == nil || ok && (e.Kind == rpc.KindApprovalNotPending || e.Kind == rpc.KindQuestionNotPending) {
 				return
 			}
-			c.th.shownIn().tell("error", fmt.Sprintf("Your answer was not taken: %v. If it still waits: muxhost inbox", err))
+			c.th.tell("error", fmt.Sprintf("Your answer was not taken: %v. If it still waits: muxhost inbox", err))
 		}
 	})
 }

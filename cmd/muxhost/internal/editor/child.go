@@ -17,7 +17,7 @@ func (th *thread) announceAs(task string) {
 		return
 	}
 	th.announced = true
-	u := obj{"sessionUpdate": "subagent_update", "sessionId": th.id, "state": obj{"state": "running"}}
+	u := obj{"sessionUpdate": "subagent_update", "sessionId": th.id, "state": obj{"state": "running"}, "capabilities": obj{"cancel": obj{}}}
 	set(u, "title", first(th.title, th.view.Title, task))
 	set(u, "description", task)
 	set(u, "cwd", first(th.view.Cwd, th.cwd))
@@ -34,7 +34,11 @@ func (th *thread) childState(state string, stop string) {
 	th.state = state
 	s := obj{"state": state}
 	set(s, "stopReason", stop)
-	th.parent.emit(obj{"sessionUpdate": "subagent_update", "sessionId": th.id, "state": s})
+	u := obj{"sessionUpdate": "subagent_update", "sessionId": th.id, "state": s}
+	if state == "idle" {
+		u["capabilities"] = nil // it takes session/cancel no more
+	}
+	th.parent.emit(u)
 }
 
 // childEvent follows what a child's events say of its state.

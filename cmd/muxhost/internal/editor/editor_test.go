@@ -1,16 +1,24 @@
 package editor_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/muxhost/muxhost/cmd/muxhost/internal/editor"
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host"
+	"github.com/muxhost/muxhost/host/agent"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 	"github.com/muxhost/muxhost/rpc"
+	"github.com/muxhost/muxhost/rpc/client"
 )
 
 // A turn of the editor's is seen whole, each text once, and the prompt is answered after
@@ -338,5 +346,99 @@ func TestWhatIsNotOfferedIsRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %q", c.method, err, c.want)
 			}
 		}
+	})
+}
+
+// What an agent of the protocol said of a call arrives as it was; what version 1 has no
+// word for, and what was said already, does not.
+func TestAgentOfTheProtocolIsPassedOnAsItWas(t *testing.T) {
+	asACP := func(c *host.Config) { c.Drivers = []agent.Driver{script{"acp"}} }
+	virtual(t, func(t *testing.T, r *rig) {
+		f := r.edit(`{"session":{"notices":{}}}`)
+		s := f.open(r)
+		f.stop(f.say(s, "raw"))
+		var raws []string
+		for _, u := range f.seen(s) {
+			raws = append(raws, string(u.Raw))
+		}
+		got := strings.Join(raws, "\n")
+		for _, want := range []string{
+			`{"type":"diff","path":"/f","oldText":"a","newText":"b"}`, `"rawOutput":{"n":1}`, `"line":3`, `"vendor":{"k":"v"}`, `"from a terminal"`,
+			`{"sessionUpdate":"tool_call_update","toolCallId":"late","future":[1]}`, `{"sessionUpdate":"notice","severity":"info","title":"A word"}`,
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("it lacks %s:\n%s", want, got)
+			}
+		}
+		for _, not := range []string{"terminalId", "twice", "future_kind"} {
+			if strings.Contains(got, not) {
+				t.Errorf("it has %s:\n%s", not, got)
+			}
+		}
+		if strings.Count(got, `"done"`) != 1 {
+			t.Errorf("the text is there more than once:\n%s", got)
+		}
+		next := r.edit("")
+		next.must("session/load", map[string]any{"sessionId": s, "cwd": r.cwd, "mcpServers": []int{}})
+		if got := next.seen(s, "tool_call"); len(got) != 1 || !strings.Contains(string(got[0].Raw), `"oldText":"a"`) {
+			t.Errorf("loaded: %+v", got)
+		}
+	}, asACP)
+}
+
+// A log that was trimmed while the connection was away is sent from where the editor's
+// picture ends: nothing is missing, nothing is there twice, the prompt's end is told.
+func TestTrimmedLogIsCaughtUp(t *testing.T) {
+	short := func(c *host.Config) { c.Retention = host.Retention{MaxEvents: 20} }
+	virtual(t, func(t *testing.T, r *rig) {
+		f, c := r.edit(""), r.other()
+		s := f.open(r)
+		f.stop(f.say(s, "say before,"))
+		ch := f.say(s, "slowly mine,")
+		synctest.Wait()
+		r.cut(true)
+		want := "before,mine,"
+		for i := range 20 {
+			word := fmt.Sprintf("w%d,", i)
+			want += word
+			prompt(t, c, s, "say "+word)
+			<-time.After(time.Second)
+		}
+		if v, err := c.History(t.Context(), rpc.HistoryParams{SessionID: frames.SessionID(s)}); err != nil || v.First < 30 {
+			t.Fatalf("the log begins at %d, %v; want it trimmed", v.First, err)
+		}
+		r.cut(false)
+		if got := f.stop(ch); got != "end_turn" {
+			t.Errorf("the prompt ended %q", got)
+		}
+		<-time.After(time.Minute)
+		if got := f.text(s, "agent_message_chunk"); got != want {
+			t.Errorf("text %q, want %q", got, want)
+		}
+	}, short)
+}
+
+// A host that cannot be reached is an answer to initialize, and the program's end.
+func TestUnreachableHostIsTold(t *testing.T) {
+	virtual(t, func(t *testing.T, r *rig) {
+		r.dark = true
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		done := make(chan error, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			done <- editor.Serve(context.WithoutCancel(t.Context()), editor.Options{In: inR, Out: outW, Dial: r.dial})
+		})
+		conn := acprpc.New(outR, inW, acprpc.Options{})
+		conn.Run(func(acprpc.Inbound) {})
+		if err := conn.Call(t.Context(), "initialize", map[string]any{"protocolVersion": 1}, nil); err == nil || !strings.Contains(err.Error(), "not reachable") {
+			t.Errorf("initialize: %v, want that the host is not reachable", err)
+		}
+		if err := <-done; !errors.Is(err, client.ErrUnreachable) {
+			t.Errorf("Serve = %v, want ErrUnreachable", err)
+		}
+		conn.End(acprpc.ErrGone)
+		conn.Wait()
+		wg.Wait()
 	})
 }

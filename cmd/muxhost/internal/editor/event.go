@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 
 	"github.com/muxhost/muxhost/frames"
@@ -266,8 +267,8 @@ func (th *thread) usage() {
 		return
 	}
 	out := obj{"sessionUpdate": "usage_update", "used": u.ContextTokens, "size": u.ContextWindow}
-	if u.Cost != "" {
-		out["cost"] = obj{"amount": json.Number(u.Cost), "currency": first(u.Currency, "USD")}
+	if amount, err := strconv.ParseFloat(u.Cost, 64); err == nil {
+		out["cost"] = obj{"amount": amount, "currency": first(u.Currency, "USD")}
 	}
 	th.emit(out)
 }
@@ -316,7 +317,7 @@ func (th *thread) vendor(e frames.Event) {
 	case "available_commands_update":
 	case "notice":
 		if !th.b.editor.notices() {
-			th.tell(acprpc.Plain(u["severity"]), acprpc.Plain(u["title"]))
+			th.tell(acprpc.Plain(u["severity"]), strings.TrimSpace(acprpc.Plain(u["title"])+"\n"+plain(u["description"])))
 			return
 		}
 	case "compaction_update", "compaction_summary_chunk":
@@ -328,4 +329,12 @@ func (th *thread) vendor(e frames.Event) {
 	}
 	th.announce()
 	th.b.send("session/update", obj{"sessionId": th.id, "update": e.Data})
+}
+
+// plain is a text that may be missing.
+func plain(raw json.RawMessage) string {
+	if acprpc.IsNull(raw) {
+		return ""
+	}
+	return acprpc.Plain(raw)
 }

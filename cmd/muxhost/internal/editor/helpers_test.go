@@ -29,13 +29,13 @@ import (
 const token = "a-token-of-tests-0123456789-0123456789"
 
 // script is an agent that does what its prompt says, a command a line.
-type script struct{}
+type script struct{ kind string }
 
-func (script) Info() agent.Info {
-	return agent.Info{Name: "script", Kind: "test", Capabilities: []string{"questions", "subagents"}}
+func (s script) Info() agent.Info {
+	return agent.Info{Name: "script", Kind: s.kind, Capabilities: []string{"questions", "subagents"}}
 }
 
-func (script) Open(context.Context, agent.Session) (agent.Agent, error) { return script{}, nil }
+func (script) Open(context.Context, agent.Session) (agent.Agent, error) { return script{}, nil } // kind is the driver's
 func (script) Steer(context.Context, agent.Prompt) error                { return agent.ErrNotTaken }
 func (script) Close(context.Context) error                              { return nil }
 
@@ -50,7 +50,7 @@ func (s script) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agent
 	return agent.Result{}, nil
 }
 
-// do does one command: say and think TEXT, slowly, run INPUT, ask, wait, large KIB, back TEXT,
+// do does one command: raw, say and think TEXT, slowly, run INPUT, ask, wait, large KIB, back TEXT,
 // plan, spawn PROMPT, fail, end REASON.
 func (script) do(ctx context.Context, t agent.Turn, call, verb, rest string) (agent.Result, error) {
 	switch verb {
@@ -85,10 +85,28 @@ func (script) do(ctx context.Context, t agent.Turn, call, verb, rest string) (ag
 			_, err = c.Wait(ctx)
 		}
 		return agent.Result{}, err
+	case "raw":
+		return agent.Result{}, t.Emit(ctx, raw(call)...)
 	case "end":
 		return agent.Result{Reason: frames.TurnEndReason(rest)}, nil
 	}
 	return agent.Result{}, errors.New("it failed: " + rest)
+}
+
+// raw is a call with all that an agent of the protocol says of it.
+func raw(call string) []frames.Payload {
+	return []frames.Payload{
+		frames.ToolCall{CallID: frames.CallID(call), Name: "edit", Kind: "edit", Title: "Edit f", Input: json.RawMessage(`{"path":"f"}`)},
+		frames.ToolResult{
+			CallID: frames.CallID(call), Content: []frames.ContentBlock{frames.Text("done"), frames.Text("from a terminal")},
+			Details: json.RawMessage(`{"content":[{"type":"diff","path":"/f","oldText":"a","newText":"b"},{"type":"content","content":{"type":"text","text":"done"}},` +
+				`{"type":"terminal","terminalId":"t"}],"rawOutput":{"n":1},"locations":[{"path":"/f","line":3}],"_meta":{"vendor":{"k":"v"}}}`),
+		},
+		agent.Raw{Type: "acp.agentclientprotocol.com/tool_call_update", Data: json.RawMessage(`{"sessionUpdate":"tool_call_update","toolCallId":"late","future":[1]}`)},
+		agent.Raw{Type: "acp.agentclientprotocol.com/agent_message_chunk", Data: json.RawMessage(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"twice"},"extra":1}`)},
+		agent.Raw{Type: "acp.agentclientprotocol.com/future_kind", Data: json.RawMessage(`{"sessionUpdate":"future_kind","x":1}`)},
+		agent.Raw{Type: "acp.agentclientprotocol.com/notice", Data: json.RawMessage(`{"sessionUpdate":"notice","severity":"info","title":"A word"}`)},
+	}
 }
 
 func speak(ctx context.Context, t agent.Turn, verb, text string) error {
@@ -148,11 +166,15 @@ type rig struct {
 }
 
 // virtual runs a test on a rig.
-func virtual(t *testing.T, test func(t *testing.T, r *rig)) {
+func virtual(t *testing.T, test func(t *testing.T, r *rig), edit ...func(*host.Config)) {
 	t.Helper()
 	cwd := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		h, err := host.New(t.Context(), host.Config{Store: mem.New(), Drivers: []agent.Driver{script{}}, Token: token})
+		cfg := host.Config{Store: mem.New(), Drivers: []agent.Driver{script{"test"}}, Token: token}
+		for _, f := range edit {
+			f(&cfg)
+		}
+		h, err := host.New(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func newRelay(t *testing.T) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far := newHost(t, script{})
+	far := newHost(t, script{"test"})
 	srv := httptest.NewServer(far.Handler())
 	t.Cleanup(srv.Close)
 	near := newHost(t, acp.New(acp.Options{Name: "far", Command: exe, Env: []string{farEnv + "=" + srv.URL}, ApprovalMode: "ask"}))

@@ -112,6 +112,7 @@ func (th *thread) emit(update obj) {
 
 // tell tells the person something that is the program's own, not the agent's.
 func (th *thread) tell(severity, text string) {
+	th = th.shownIn()
 	th.notices++
 	if th.b.editor.notices() {
 		th.emit(obj{"sessionUpdate": "notice", "severity": severity, "title": text})
