@@ -3,6 +3,7 @@ package acp_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +126,46 @@ func TestCancelReachesSubagents(t *testing.T) {
 		}
 		if d := agenttest.Last[frames.ApprovalDecided](kid(t, h)); d.Outcome != frames.Cancelled {
 			t.Errorf("decided %+v; want cancelled", d)
+		}
+	})
+}
+
+// A subagent's session that is closed alone cancels the subagent alone: what it asks is
+// answered, it is told, and its parent's turn goes on.
+func TestASubagentIsCancelledAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var told []string
+		asked := make(chan struct{})
+		h, s := openHost(t, agenttest.Script{Approve: wait}, driver(t, acp.Options{}, func(f *fake) {
+			f.serve(func(m message) {
+				f.update(born)
+				f.ask("0", "k1", "c1")
+				f.ask("1", "s1", "c2")
+				synctest.Wait()
+				close(asked)
+				for len(told) < 2 {
+					got, _ := f.recv()
+					told = append(told, got.Method+string(got.ID)+" "+field(got.Params, "sessionId")+field(got.Result, "outcome", "outcome"))
+				}
+				f.line(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`)
+				f.answered("1")
+				f.say("on")
+				f.end(m, "end_turn")
+			})
+		}))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			<-asked
+			if err := kid(t, h).Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		if res := prompt(t, s); res.Reason != frames.TurnCompleted {
+			t.Errorf("the parent's turn ended %+v; want completed", res)
+		}
+		wg.Wait()
+		if got := strings.Join(told, ", "); got != "0 cancelled, session/cancel k1" {
+			t.Errorf("the agent was told %s; want the subagent's answer, then its cancellation", got)
 		}
 	})
 }

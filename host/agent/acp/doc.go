@@ -3,8 +3,7 @@
 //
 // The sessions of a driver share one process where the agent can open a session again
 // that it lost; otherwise, and where that is configured, each has its own. What the
-// agent says becomes
-// events of the contract; whatever the contract has no word for, unknown update
+// agent says becomes events of the contract; whatever the contract has no word for, unknown update
 // kinds, unknown fields and `_meta`, is kept as a vendor event whose type begins
 // with "acp.agentclientprotocol.com/", byte for byte. Nothing is guessed into
 // something else.
@@ -19,6 +18,8 @@
 //     allow_once, also one for always, which the host remembers itself; a
 //     rejection picks reject_once. Where the agent offers no such option the
 //     answer is "cancelled", which allows nothing.
+//   - While no turn runs people are asked by [agent.Background]. A permission request
+//     that holds questions and nothing else is asked as questions; no other is.
 //   - Every request of the agent is answered: at cancellation, withdrawal, crash
 //     and shutdown by this package itself. Files and terminals are not offered.
 //   - An agent's own subagents become child sessions ([agent.Turn.Spawn]), and a

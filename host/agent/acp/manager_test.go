@@ -92,6 +92,47 @@ func (rec *recording) playOnHost(t *testing.T, dir string) {
 	rec.checkHost(t, mgr, root)
 }
 
+// On the host itself a request outside of turns is judged by the session's policy, and the
+// agent hears the answer.
+func TestTheHostAnswersOutsideTurns(t *testing.T) {
+	dir := t.TempDir()
+	bubble(t, func(t *testing.T) {
+		answer := make(chan message, 1)
+		d := at{driver(t, acp.Options{}, afterTurn(func(f *fake) {
+			f.ask("0", "s1", "c1")
+			a, _ := f.answered("0")
+			answer <- a
+		})), "/src/demo"}
+		var ids counter
+		mgr, err := session.New(t.Context(), session.Config{
+			Store: mem.New(), Publisher: nobody{}, Blobs: nobody{}, NewID: ids.mint, Logger: slog.New(slog.DiscardHandler),
+			Drivers: map[string]agent.Driver{"fake": d}, DefaultAgent: "fake",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := mgr.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+			shut(t, d)
+		}()
+		var root frames.SessionID
+		if err := mgr.Create(t.Context(), session.CreateArgs{
+			Cwd: dir, Policy: &frames.Policy{Rules: []frames.Rule{{Tool: "execute", Decision: "allow"}}},
+		}, func(s frames.Session) { root = s.SessionID }); err != nil {
+			t.Fatal(err)
+		}
+		if err := mgr.Prompt(t.Context(), session.PromptArgs{Session: root, Content: []frames.ContentBlock{frames.Text("go")}},
+			func(session.PromptAnswer) {}); err != nil {
+			t.Fatal(err)
+		}
+		if a := <-answer; field(a.Result, "outcome", "optionId") != "once" {
+			t.Errorf("answered %s; want what the policy says", a.Result)
+		}
+	})
+}
+
 // checkHost compares the logs of a tree with what the recorded agent said.
 func (rec *recording) checkHost(t *testing.T, mgr *session.Manager, root frames.SessionID) {
 	t.Helper()

@@ -432,7 +432,7 @@ func TestEarlyAndRepeatedUpdates(t *testing.T) {
 }
 
 // Quirks 15 and 16: what a load replays is dropped, also what comes after its answer;
-// what comes later counts.
+// what comes later counts, and so does what says how things are now.
 func TestReplayIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := withPast{driver(t, acp.Options{}, func(f *fake) {
@@ -440,6 +440,9 @@ func TestReplayIsDropped(t *testing.T) {
 			f.result(m, `{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}`)
 			m, _ = f.until("session/load")
 			f.say("old 1")
+			f.update(`{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"plan"}]}`)
+			f.update(`{"sessionUpdate":"usage_update","used":3,"size":9}`)
+			f.update(`{"sessionUpdate":"plan","entries":[]}`)
 			f.result(m, `{}`)
 			for range 5 {
 				<-time.After(900 * time.Millisecond)
@@ -450,7 +453,10 @@ func TestReplayIsDropped(t *testing.T) {
 		}), "s1"}
 		s := open(t, agenttest.Script{}, d)
 		prompt(t, s)
-		wantEvents(t, s, frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("new")}, Blocks: []int{0}})
+		wantEvents(t, s,
+			frames.CommandAvailable{Commands: []frames.Command{{Name: "plan"}}},
+			frames.UsageUpdated{Usage: frames.Usage{ContextTokens: 3, ContextWindow: 9}},
+			frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("new")}, Blocks: []int{0}})
 	})
 }
 
