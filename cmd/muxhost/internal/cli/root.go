@@ -85,7 +85,7 @@ programs watch and steer them. Start with: muxhost serve`,
 		newInbox(a), newApprove(a), newReject(a), newAnswer(a), newWait(a), newRPC(a), newStatus(a), newStop(a), newVersion(a),
 		newBackup(a), newRestore(a), newCheck(a), newCompact(a), newConform(a), newTokens(a), newClients(a),
 	)
-	root.AddCommand(newTasks(a), newMCPBridge(a), newConfig(a), newAgents(a))
+	root.AddCommand(newTasks(a), newMCPBridge(a), newConfig(a), newAgents(a), newDoctor(a))
 	root.AddCommand(newACP(a))
 	for _, c := range root.Commands() {
 		usageErrors(c)
