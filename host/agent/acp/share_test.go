@@ -437,9 +437,32 @@ func TestAStartIsSharedToo(t *testing.T) {
 		if _, err := h.Open(ctx, nil); err == nil {
 			t.Error("Open succeeded; want that it was given up")
 		}
+		<-time.After(time.Minute)
 		shut(t, d)
 		if killed != 10*time.Second {
 			t.Errorf("the process was killed after %v; want 10s", killed)
+		}
+	})
+}
+
+// A process whose first session could not be opened is ended at once: what is mended in
+// the agent's configuration counts for the next try.
+func TestAProcessThatOpensNoSessionIsEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		starts, ended := 0, false
+		d := driver(t, acp.Options{ApprovalMode: "ask"}, func(f *fake) {
+			starts++
+			serveCrowd(canResume, func(*crowd) {}, ends)(f)
+			ended = true
+		})
+		h := agenttest.New(agenttest.Script{Cwd: "/src/demo"}, d)
+		defer shut(t, d)
+		began := time.Now()
+		if _, err := h.Open(t.Context(), nil); err == nil || !ended || time.Since(began) > time.Second {
+			t.Errorf("Open = %v after %v, ended: %t; want an error, and no process", err, time.Since(began), ended)
+		}
+		if _, err := h.Open(t.Context(), nil); err == nil || starts != 2 {
+			t.Errorf("Open = %v with %d starts; want another start", err, starts)
 		}
 	})
 }
