@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -53,21 +52,15 @@ func (f *fleet) infos() []agent.Info {
 	return infos
 }
 
-// close ends what drivers hold beyond sessions, and the tools, and waits for that. The
-// host has to be down.
+// close ends the tools and waits for that. The host, which closes the drivers, has to
+// be down.
 func (f *fleet) close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*agent.CloseTimeout)
+	if f.tools == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, agent.CloseTimeout)
 	defer cancel()
-	var errs []error
-	for _, d := range f.drivers {
-		if c, ok := d.(interface{ Close(context.Context) error }); ok {
-			errs = append(errs, c.Close(ctx))
-		}
-	}
-	if f.tools != nil {
-		errs = append(errs, f.tools.Close(ctx))
-	}
-	return errors.Join(errs...)
+	return f.tools.Close(ctx)
 }
 
 // checkAgent refuses a default agent that is not offered. at is where it is said.

@@ -221,6 +221,9 @@ func TestTryingAnAgentSaysWhatFails(t *testing.T) {
 		t.Errorf("without its mode: %+v", r)
 	}
 	r = verb(t, "agents", "test", "mine", "--json", "--config", file)
+	if e, ok := try(t, "agents", "test", "mine", "--json", "--config", file).(*exitError); !ok || e.err != nil {
+		t.Errorf("says %v beside the JSON, want nothing", e)
+	}
 	if r.code != exitFailed || !strings.Contains(r.out, `"ok":false`) || !strings.Contains(r.out, "brave") {
 		t.Errorf("without its mode, as JSON: %+v", r)
 	}

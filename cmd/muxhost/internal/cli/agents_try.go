@@ -66,7 +66,7 @@ func (a *app) tryAgent(ctx context.Context, name string, f tryFlags) (err error)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = also(err, os.RemoveAll(dir)) }()
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return err
 	}
@@ -76,28 +76,46 @@ func (a *app) tryAgent(ctx context.Context, name string, f tryFlags) (err error)
 }
 
 // tryIn tries the agent in dir.
-func (a *app) tryIn(ctx context.Context, e roster.Entry, dir string, f tryFlags) (err error) {
+func (a *app) tryIn(ctx context.Context, e roster.Entry, dir string, f tryFlags) error {
 	var d agent.Driver
 	if e.Offered() {
 		d = e.Driver(roster.Deps{})
-		defer func() {
-			fleet := fleet{drivers: []agent.Driver{d}}
-			err = errors.Join(err, fleet.close(context.WithoutCancel(ctx)))
-		}()
 	}
-	start, cancel := limited(ctx, f.timeout)
-	defer cancel()
 	if e.State == roster.ByNpx && !f.json {
 		fmt.Fprintln(a.stderr, a.errStyle.Dim(a.line(e.Note)))
 	}
-	r, err := roster.Probe(start, e, d, host.AllowedEnv(os.Environ()), dir)
-	if err := a.report(e, r, err, f.json); err != nil {
-		return err
+	r, err := probe(ctx, e, d, dir, f.timeout)
+	err = a.report(e, r, err, f.json)
+	if err == nil && f.prompt != "" {
+		return a.tryTurn(ctx, e, d, dir, f) // its host closes the driver
 	}
-	if f.prompt == "" {
+	return also(err, closeDriver(ctx, d))
+}
+
+func probe(ctx context.Context, e roster.Entry, d agent.Driver, dir string, most time.Duration) (roster.Report, error) {
+	ctx, cancel := limited(ctx, most)
+	defer cancel()
+	return roster.Probe(ctx, e, d, host.AllowedEnv(os.Environ()), dir)
+}
+
+// closeDriver ends what a driver, which may be nil, holds beyond sessions.
+func closeDriver(ctx context.Context, d agent.Driver) error {
+	c, ok := d.(agent.Closer)
+	if !ok {
 		return nil
 	}
-	return a.tryTurn(ctx, e, d, dir, f)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), agent.CloseTimeout)
+	defer cancel()
+	return c.Close(ctx)
+}
+
+// also joins what failed later to err, which stays what it is if nothing did: an
+// [exitError] may have nothing to say.
+func also(err, later error) error {
+	if later == nil {
+		return err
+	}
+	return errors.Join(err, later)
 }
 
 func limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -193,9 +211,9 @@ func (a *app) tryTurn(ctx context.Context, e roster.Entry, d agent.Driver, dir s
 		Store: mem.New(), Drivers: []agent.Driver{d}, Token: token, Version: version(), Env: host.AllowedEnv(os.Environ()),
 	})
 	if err != nil {
-		return err
+		return also(err, closeDriver(ctx, d))
 	}
-	defer func() { err = errors.Join(err, h.Shutdown(context.WithoutCancel(ctx))) }()
+	defer func() { err = also(err, h.Shutdown(context.WithoutCancel(ctx))) }()
 	c, err := client.Dial(ctx, client.Options{URL: host.LocalURL, HTTPClient: h.Local(), Token: token, Label: a.label()})
 	if err != nil {
 		return err

@@ -107,6 +107,14 @@ enabled = false
 	}
 }
 
+// A table is where it is first mentioned.
+func TestTableIsWhereItBegins(t *testing.T) {
+	c := load(t, "\n[agents.x]\n[agents.x.env]\nA = '1'\n[agents.y.env]\nB = '1'\n[agents.y]\n")
+	if x, y := c.Agent("x").At, c.Agent("y").At; x != c.Path+":2" || y != c.Path+":5" {
+		t.Errorf("x is at %s, y at %s", x, y)
+	}
+}
+
 // Every fault names file and line, what was expected, and what was likely meant.
 func TestFaultsNameLineAndCure(t *testing.T) {
 	for _, c := range []struct{ text, want string }{

@@ -35,6 +35,7 @@ func TestProjectFilesAddUp(t *testing.T) {
 		"repo/.muxhost.toml":       "deny = ['WebFetch']\nask-timeout = '30s'\nagents = ['claude', 'shell']\nagent = 'shell'",
 		"repo/sub/.muxhost.toml":   "ask = ['Bash']\nask-timeout = '1m'\nagents = ['claude', 'demo']\nagent = 'claude'",
 		"repo/sub/deep/readme.txt": "",
+		"strict/.git/HEAD":         "", "strict/.muxhost.toml": "ask = ['x']", "strict/sub/.muxhost.toml": "mode = 'deny'",
 	})
 	p, err := config.ReadProject(filepath.Join(root, "repo/sub/deep"), root)
 	if err != nil {
@@ -46,6 +47,9 @@ func TestProjectFilesAddUp(t *testing.T) {
 	pol := p.Policy()
 	if pol.Mode != "" || pol.AskTimeoutMs != 30_000 || len(pol.Rules) != 2 {
 		t.Errorf("policy %+v", pol)
+	}
+	if p, err := config.ReadProject(filepath.Join(root, "strict/sub"), root); err != nil || p.Policy().Mode != "deny" {
+		t.Errorf("the nearest file denies: %+v, %v", p, err)
 	}
 	if err := p.Allows("claude"); err != nil {
 		t.Errorf("claude: %v", err)

@@ -22,8 +22,8 @@ type Deps struct {
 	Bridge []string
 }
 
-// Driver returns the driver of an agent that is offered. It starts nothing. If it has a
-// Close(ctx), whoever asked for it calls that when no session runs any more.
+// Driver returns the driver of an agent that is offered. It starts nothing. It may
+// be an [agent.Closer].
 func (e Entry) Driver(d Deps) agent.Driver {
 	switch e.Kind {
 	case config.KindShell:
@@ -76,9 +76,9 @@ func (p preset) Open(ctx context.Context, s agent.Session) (agent.Agent, error) 
 	return p.Driver.Open(ctx, s)
 }
 
-// Close ends what the driver holds beyond its sessions.
+// Close implements [agent.Closer].
 func (p preset) Close(ctx context.Context) error {
-	if c, ok := p.Driver.(interface{ Close(context.Context) error }); ok {
+	if c, ok := p.Driver.(agent.Closer); ok {
 		return c.Close(ctx)
 	}
 	return nil

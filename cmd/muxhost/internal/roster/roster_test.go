@@ -244,7 +244,7 @@ func probe(t *testing.T, how, more string) (roster.Report, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	r, err := roster.Probe(ctx, e, d, []string{"PATH=/bin", "HOME=" + t.TempDir()}, t.TempDir())
-	if c, ok := d.(interface{ Close(context.Context) error }); !ok {
+	if c, ok := d.(agent.Closer); !ok {
 		t.Error("the driver cannot be closed")
 	} else if err := c.Close(ctx); err != nil {
 		t.Errorf("close: %v", err)
