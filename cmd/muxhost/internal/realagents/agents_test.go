@@ -19,13 +19,6 @@ var results table
 
 // TestMain runs what was asked for and prints the table.
 func TestMain(m *testing.M) {
-	if os.Getenv(hostRole) != "" {
-		if err := hostMain(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	start := time.Now()
 	code := m.Run()
 	results.print(os.Stdout, time.Since(start))
@@ -42,8 +35,10 @@ func TestRealAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := os.Getenv("MUXHOST_AGENTS_DIR")
-	if dir == "" || os.Getenv("MUXHOST_AGENTS_CACHE") == "" || node() == "" {
-		t.Fatal("MUXHOST_AGENTS_DIR, MUXHOST_AGENTS_CACHE and MUXHOST_AGENTS_NODE are not set: run .ci/agents")
+	for _, name := range []string{"DIR", "CACHE", "NODE", "PROGRAM"} {
+		if os.Getenv("MUXHOST_AGENTS_"+name) == "" {
+			t.Fatalf("MUXHOST_AGENTS_%s is not set: run .ci/agents", name)
+		}
 	}
 	for _, a := range realAgents() {
 		t.Run(a.name, func(t *testing.T) { playAll(t, a, filepath.Join(dir, a.name)) })
@@ -63,7 +58,7 @@ func playAll(t *testing.T, a *realAgent, dir string) {
 				return
 			}
 			start := time.Now()
-			err := r.play(t.Context(), s)
+			err := r.play(t, s)
 			c := judge(a, s.name, err)
 			c.took = time.Since(start)
 			results.add(a, s.name, c)
@@ -81,8 +76,8 @@ func playAll(t *testing.T, a *realAgent, dir string) {
 }
 
 // play plays one scene and checks what must hold after each.
-func (r *rig) play(ctx context.Context, s scene) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, sceneTime, fmt.Errorf("the scene took more than %v", sceneTime))
+func (r *rig) play(t *testing.T, s scene) error {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), sceneTime, fmt.Errorf("the scene took more than %v", sceneTime))
 	defer cancel()
 	var asking []byte
 	if s.name == "question" {
@@ -106,6 +101,7 @@ func (r *rig) play(ctx context.Context, s scene) error {
 		err = errors.Join(err, unsoundError{bad})
 	}
 	if err != nil {
+		t.Logf("%v\n%s", err, p.account())
 		err = errors.Join(err, r.down(false))
 	}
 	p.forget()

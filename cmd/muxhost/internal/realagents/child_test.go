@@ -3,134 +3,111 @@
 package realagents_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
+	"syscall"
 	"time"
-
-	"github.com/muxhost/muxhost/host"
-	"github.com/muxhost/muxhost/host/agent"
-	"github.com/muxhost/muxhost/host/agent/acp"
-	"github.com/muxhost/muxhost/store/bolt"
 )
 
-// The host is a process of its own, so that it can end, and be killed, as in life:
-// this program, started again with hostRole in its environment.
-const hostRole = "MUXHOST_AGENTS_HOST"
-
-// hostConfig is what the host process is told, as the first line of its input. Its
-// environment is not the place: there the mark would count as an agent's.
-type hostConfig struct {
-	Agent, Dir, LLM, Addr, Token, Mark string
-}
-
-// child is a running host process.
+// child is a running `muxhost serve`.
 type child struct {
 	cmd   *exec.Cmd
-	stdin io.Closer
+	ended chan struct{}
+	err   error // how it ended; guarded by ended
 }
 
-// startHost starts a host process and waits until it listens.
-func startHost(c hostConfig) (*child, error) {
-	conf, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
+const (
+	startTime = 30 * time.Second // bounds the start of a host
+	stopTime  = time.Minute      // bounds its orderly end
+)
+
+// startHost starts a host below dir and waits until it listens.
+func startHost(ctx context.Context, dir, addr string) (*child, error) {
+	home := filepath.Join(dir, "home")
+	cmd := exec.Command(os.Getenv("MUXHOST_AGENTS_PROGRAM"), "serve", "--listen", addr)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + filepath.Join(home, "tmp"), "LANG=C.UTF-8",
+		"MUXHOST_STATE_DIR=" + filepath.Join(dir, "state"), "MUXHOST_CONFIG=" + filepath.Join(dir, "config.toml"),
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), hostRole+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	_, _ = fmt.Fprintf(in, "%s\n", conf) // a host that ended says so itself
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return nil, errors.Join(fmt.Errorf("the host did not start: %q, %w", line, err), cmd.Wait())
+	c := &child{cmd: cmd, ended: make(chan struct{})}
+	go func() { // ends with the process, for which stop and kill wait
+		c.err = cmd.Wait()
+		close(c.ended)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return c, conn.Close()
+		}
+		select {
+		case <-c.ended:
+			return nil, fmt.Errorf("the host ended at once: %w", c.err)
+		case <-ctx.Done():
+			c.kill()
+			return nil, fmt.Errorf("the host did not listen within %v", startTime)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
-	return &child{cmd, in}, nil
 }
-
-// stopTime bounds the orderly end of a host.
-const stopTime = time.Minute
 
 // stop ends the host in order and waits for it.
 func (c *child) stop() error {
-	timer := time.AfterFunc(stopTime, func() { _ = c.cmd.Process.Kill() })
-	defer timer.Stop()
-	_ = c.stdin.Close()
-	return c.cmd.Wait()
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.ended:
+		return c.err
+	case <-time.After(stopTime):
+		c.kill()
+		return fmt.Errorf("it did not end within %v", stopTime)
+	}
 }
 
 // kill ends the host as a crash does.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
+	<-c.ended
 }
 
-// hostMain is the host process: it runs until its input ends.
-func hostMain() error {
-	in := bufio.NewReader(os.Stdin)
-	conf, err := in.ReadBytes('\n')
-	if err != nil {
-		return err
+// configure writes what the host and the agent are told.
+func (r *rig) configure() error {
+	home := filepath.Join(r.dir, "home")
+	command, args, env := r.agent.program(os.Getenv("MUXHOST_AGENTS_CACHE"), home, r.model.server.URL)
+	var conf strings.Builder
+	fmt.Fprintf(&conf, "[agents.%s]\ncommand = %q\n", r.agent.name, command)
+	if len(args) > 0 {
+		fmt.Fprintf(&conf, "args = [%s]\n", quoted(args))
 	}
-	var c hostConfig
-	if err := json.Unmarshal(conf, &c); err != nil {
-		return err
+	fmt.Fprintf(&conf, "[agents.%s.env]\n", r.agent.name)
+	for _, kv := range append(env, r.mark) {
+		name, value, _ := strings.Cut(kv, "=")
+		fmt.Fprintf(&conf, "%s = %q\n", name, value)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	st, err := bolt.Open(filepath.Join(c.Dir, "state/muxhost.db"), bolt.Options{})
-	if err != nil {
-		return err
+	err := os.WriteFile(filepath.Join(r.dir, "config.toml"), []byte(conf.String()), 0o600)
+	for name, text := range r.agent.files {
+		p := filepath.Join(home, name)
+		text = strings.ReplaceAll(text, "{{llm}}", r.model.server.URL)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(text), 0o600))
 	}
-	home := filepath.Join(c.Dir, "home")
-	h, err := host.New(ctx, host.Config{
-		Store: st, Drivers: []agent.Driver{c.driver(home)}, Token: c.Token, BlobDir: filepath.Join(c.Dir, "blobs"),
-		DrainTimeout: time.Second,
-		Env:          []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + filepath.Join(home, "tmp"), "LANG=C.UTF-8"},
-		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
-	if err != nil {
-		return errors.Join(err, st.Close())
-	}
-	ln, err := h.Listen(ctx, c.Addr)
-	if err != nil {
-		return errors.Join(err, h.Shutdown(ctx), st.Close())
-	}
-	fmt.Println("listening")
-	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, in)
-		stop()
-	}()
-	return errors.Join(h.Serve(ctx, ln), st.Close())
+	return err
 }
 
-// driver is the agent's driver.
-func (c hostConfig) driver(home string) agent.Driver {
-	all := realAgents()
-	a := all[slices.IndexFunc(all, func(a *realAgent) bool { return a.name == c.Agent })]
-	o := a.options(os.Getenv("MUXHOST_AGENTS_CACHE"), home, c.LLM)
-	o.Name = a.name
-	o.Env = append(o.Env, c.Mark)
-	return acp.New(o)
+func quoted(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = fmt.Sprintf("%q", w)
+	}
+	return strings.Join(out, ", ")
 }

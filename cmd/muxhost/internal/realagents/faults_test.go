@@ -8,8 +8,8 @@ package realagents_test
 func faults() []fault {
 	return []fault{
 		{
-			agent: "opencode", scene: "subagent", sign: "did not see an approval",
-			what: "opencode does not forward what its subagents ask: the turn waits for ever, and ends when it is cancelled",
+			agent: "opencode", scene: "subagent", sign: errMute.Error(),
+			what: "opencode does not pass on what its subagents ask, so that a turn would wait for ever; muxhost's recipe has them do nothing that needs asking",
 		},
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
@@ -123,27 +125,24 @@ func said(v *frames.View, turn frames.TurnID) string {
 }
 
 // asked waits until both clients are shown an approval of the session's tree that
-// is not one of seen.
-func (p *play) asked(seen ...frames.RequestID) (a *frames.ApprovalRequested, err error) {
+// is not one of seen; it fails once the turn has ended.
+func (p *play) asked(turn frames.TurnID, seen ...frames.RequestID) (a *frames.ApprovalRequested, err error) {
 	err = p.both("an approval", func(w *watcher) bool {
+		if t := w.turn(p.sid, turn); t != nil && t.Reason != "" {
+			return true
+		}
 		for _, r := range w.approvals {
-			if r.RootSessionID == p.sid && !contains(seen, r.ID) {
+			if r.RootSessionID == p.sid && !slices.Contains(seen, r.ID) {
 				a = r
 				return true
 			}
 		}
 		return false
 	})
-	return a, err
-}
-
-func contains[T comparable](all []T, one T) bool {
-	for _, v := range all {
-		if v == one {
-			return true
-		}
+	if err == nil && a == nil {
+		err = errors.New("the turn ended, and nobody was asked")
 	}
-	return false
+	return a, err
 }
 
 // answer answers an approval from the phone; both clients must be told.
@@ -198,6 +197,23 @@ func (p *play) holds(name, want string) error {
 		err = fmt.Errorf("%s holds %q, want %q", name, got, want)
 	}
 	return err
+}
+
+// account is what happened in the session, for whoever looks into a failure.
+func (p *play) account() string {
+	_, v, err := p.log(p.sid)
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, t := range v.Turns {
+		fmt.Fprintf(&b, "turn %s: %s %s\n", t.TurnID, t.Reason, t.Message)
+	}
+	for _, it := range v.Items {
+		line, _ := json.Marshal(it)
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	return b.String()
 }
 
 // agreeTime bounds how long both clients may take to agree once a scene is over.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/muxhost/muxhost/host/agent/acp"
 	"github.com/muxhost/muxhost/host/agent/agenttest/stubllm"
 )
 
@@ -16,9 +15,9 @@ import (
 type realAgent struct {
 	name    string
 	version string
-	// options are those of its driver. cache is where the agents are installed,
-	// home its home, llm the model's address.
-	options func(cache, home, llm string) acp.Options
+	// program is how it is started, beside what muxhost knows of it: cache is where the
+	// agents are installed, home its home, llm the model's address.
+	program func(cache, home, llm string) (command string, args, env []string)
 	// files are written below its home before it starts; "{{llm}}" stands for the
 	// model's address.
 	files map[string]string
@@ -32,8 +31,9 @@ type realAgent struct {
 	question func() stubllm.Tool
 	// asking is the config of a session in which it may ask.
 	asking json.RawMessage
-	// flat says that its subagents are not sessions of their own.
-	flat bool
+	// flat says that its subagents are not sessions of their own, mute that what they
+	// ask reaches nobody.
+	flat, mute bool
 }
 
 func realAgents() []*realAgent { return []*realAgent{codex(), claude(), gemini(), opencode()} }
@@ -53,15 +53,9 @@ func codex() *realAgent {
 	}
 	return &realAgent{
 		name: "codex", version: "codex-acp 2.6.0",
-		options: func(cache, home, llm string) acp.Options {
-			return acp.Options{
-				Command: node(), Args: []string{module(cache, "codex", "@agentclientprotocol/codex-acp/dist/index.js")},
-				ApprovalMode: "read-only",
-				Env: []string{
-					"CODEX_HOME=" + filepath.Join(home, ".codex"), "STUB_KEY=stub", "NO_BROWSER=1", "MODEL_PROVIDER=stub",
-					"INITIAL_AGENT_MODE=read-only",
-				},
-			}
+		program: func(cache, home, _ string) (string, []string, []string) {
+			return node(), []string{module(cache, "codex", "@agentclientprotocol/codex-acp/dist/index.js")},
+				[]string{"CODEX_HOME=" + filepath.Join(home, ".codex"), "STUB_KEY=stub", "MODEL_PROVIDER=stub"}
 		},
 		files: map[string]string{".codex/config.toml": `model = "stub-model"
 model_provider = "stub"
@@ -101,18 +95,14 @@ requires_openai_auth = false
 func claude() *realAgent {
 	return &realAgent{
 		name: "claude", version: "claude-agent-acp 0.101.0",
-		options: func(cache, home, llm string) acp.Options {
-			return acp.Options{
-				Command:      filepath.Join(cache, "claude/node_modules/node/bin/node"),
-				Args:         []string{module(cache, "claude", "@agentclientprotocol/claude-agent-acp/dist/index.js")},
-				ApprovalMode: "default",
-				Env: []string{
+		program: func(cache, home, llm string) (string, []string, []string) {
+			return module(cache, "claude", "node/bin/node"),
+				[]string{module(cache, "claude", "@agentclientprotocol/claude-agent-acp/dist/index.js")},
+				[]string{
 					"ANTHROPIC_API_KEY=stub-key", "ANTHROPIC_BASE_URL=" + llm, "ANTHROPIC_MODEL=stub-model",
 					"ANTHROPIC_SMALL_FAST_MODEL=stub-model", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1",
-					"DISABLE_AUTOUPDATER=1", "DISABLE_ERROR_REPORTING=1", "DISABLE_BUG_COMMAND=1",
-					"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1", "IS_SANDBOX=1", "CLAUDE_CONFIG_DIR=" + filepath.Join(home, ".claude"),
-				},
-			}
+					"DISABLE_ERROR_REPORTING=1", "DISABLE_BUG_COMMAND=1", "IS_SANDBOX=1", "CLAUDE_CONFIG_DIR=" + filepath.Join(home, ".claude"),
+				}
 		},
 		write: func(path, text string) stubllm.Tool {
 			return stubllm.Call("Write", args{"file_path": path, "content": text})
@@ -136,16 +126,12 @@ func claude() *realAgent {
 func gemini() *realAgent {
 	return &realAgent{
 		name: "gemini", version: "gemini-cli 0.61.0",
-		options: func(cache, _, llm string) acp.Options {
-			return acp.Options{
-				Command:      node(),
-				Args:         []string{module(cache, "gemini", "@google/gemini-cli/bundle/gemini.js"), "--acp", "--model", "gemini-2.5-flash"},
-				ApprovalMode: "default",
-				Env: []string{
-					"GEMINI_API_KEY=stub", "GOOGLE_GEMINI_BASE_URL=" + llm, "GEMINI_CLI_NO_RELAUNCH=true",
-					"GEMINI_TELEMETRY_ENABLED=false", "GEMINI_CLI_TRUST_WORKSPACE=true",
-				},
-			}
+		program: func(cache, _, llm string) (string, []string, []string) {
+			return node(), []string{module(cache, "gemini", "@google/gemini-cli/bundle/gemini.js"), "--acp", "--model", "gemini-2.5-flash"},
+				[]string{
+					"GEMINI_API_KEY=stub", "GOOGLE_GEMINI_BASE_URL=" + llm, "GEMINI_TELEMETRY_ENABLED=false",
+					"GEMINI_CLI_TRUST_WORKSPACE=true",
+				}
 		},
 		files: map[string]string{".gemini/settings.json": `{
   "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
@@ -173,13 +159,10 @@ func gemini() *realAgent {
 func opencode() *realAgent {
 	return &realAgent{
 		name: "opencode", version: "opencode 1.18.33",
-		options: func(cache, _, _ string) acp.Options {
-			return acp.Options{
-				Command: module(cache, "opencode", "opencode-linux-x64/bin/opencode"), Args: []string{"acp"},
-				Env: []string{
-					"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
-					"OPENCODE_DISABLE_SHARE=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "OPENCODE_DISABLE_CLAUDE_CODE=1",
-				},
+		program: func(cache, _, _ string) (string, []string, []string) {
+			return module(cache, "opencode", "opencode-linux-x64/bin/opencode"), nil, []string{
+				"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_SHARE=1",
+				"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "OPENCODE_DISABLE_CLAUDE_CODE=1",
 			}
 		},
 		files: map[string]string{".config/opencode/opencode.json": `{
@@ -189,7 +172,7 @@ func opencode() *realAgent {
     "npm": "@ai-sdk/openai-compatible", "name": "Stub", "options": {"baseURL": "{{llm}}/v1", "apiKey": "stub"},
     "models": {"stub-model": {"name": "Stub Model", "tool_call": true, "limit": {"context": 128000, "output": 8192}}}
   }},
-  "permission": {"edit": "ask", "bash": "ask", "webfetch": "deny"}, "lsp": false, "formatter": false
+  "lsp": false, "formatter": false
 }
 `},
 		write: func(path, text string) stubllm.Tool {
@@ -203,7 +186,7 @@ func opencode() *realAgent {
 				"description": "Look around", "prompt": prompt, "subagent_type": "general",
 			})}}}
 		},
-		flat: true,
+		flat: true, mute: true,
 	}
 }
 

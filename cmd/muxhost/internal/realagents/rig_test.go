@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/muxhost/muxhost/host"
 	"github.com/muxhost/muxhost/host/agent/agenttest/stubllm"
 )
 
@@ -23,7 +22,6 @@ type rig struct {
 	agent *realAgent
 	dir   string // everything is below it
 	mark  string // in the environment of everything that the agent starts
-	token string
 	addr  string
 	model *model
 
@@ -88,25 +86,21 @@ func (m *model) chose(one, other string) bool {
 }
 
 func newRig(t *testing.T, a *realAgent, dir string) *rig {
-	r := &rig{agent: a, dir: dir, token: host.NewToken(), model: newModel()}
-	r.mark = fmt.Sprintf("MUXHOST_REAL_AGENT=%d-%s", os.Getpid(), a.name)
+	r := &rig{agent: a, dir: dir, model: newModel()}
+	r.mark = fmt.Sprintf("REAL_AGENT_MARK=%d-%s", os.Getpid(), a.name)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.addr = ln.Addr().String()
 	_ = ln.Close()
-	for _, d := range []string{"home/tmp", "state", "work"} {
+	for _, d := range []string{"home/tmp", "work"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range a.files {
-		p := filepath.Join(dir, "home", name)
-		text = strings.ReplaceAll(text, "{{llm}}", r.model.server.URL)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+	if err := r.configure(); err != nil {
+		t.Fatal(err)
 	}
 	return r
 }
@@ -116,18 +110,21 @@ func (r *rig) up(ctx context.Context) (err error) {
 	if r.host != nil {
 		return nil
 	}
-	if r.host, err = startHost(hostConfig{
-		Agent: r.agent.name, Dir: r.dir, LLM: r.model.server.URL, Addr: r.addr, Token: r.token, Mark: r.mark,
-	}); err != nil {
+	if r.host, err = startHost(ctx, r.dir, r.addr); err != nil {
 		return err
 	}
 	if r.desk != nil {
 		return nil // they come back by themselves
 	}
-	if r.desk, err = watch(ctx, "desk", "http://"+r.addr, r.token); err != nil {
+	token, err := os.ReadFile(filepath.Join(r.dir, "state/token"))
+	if err != nil {
 		return err
 	}
-	r.phone, err = watch(ctx, "phone", "http://"+r.addr, r.token)
+	secret := strings.TrimSpace(string(token))
+	if r.desk, err = watch(ctx, "desk", "http://"+r.addr, secret); err != nil {
+		return err
+	}
+	r.phone, err = watch(ctx, "phone", "http://"+r.addr, secret)
 	return err
 }
 

@@ -42,9 +42,18 @@ func toolStep(text string, t stubllm.Tool) stubllm.Step {
 	return stubllm.Step{Text: text, Tools: []stubllm.Tool{t}}
 }
 
+// countTo is a text in which nothing comes twice: some agents take that for a loop.
+func countTo(n int) string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = fmt.Sprintf("word-%d", i+1)
+	}
+	return strings.Join(words, " ")
+}
+
 // stream: both clients see the answer grow.
 func stream(p *play) error {
-	text := strings.TrimSpace(strings.Repeat("A word and another. ", 20))
+	text := countTo(100)
 	err := p.completes("Say a lot.", text, stubllm.Step{Text: text, Chunks: 20, DelayMS: 50})
 	if err != nil {
 		return err
@@ -65,7 +74,7 @@ func allow(p *play) error {
 	}
 	var seen []frames.RequestID
 	for _, name := range []string{"note.txt", "ran.txt"} {
-		a, err := p.asked(seen...)
+		a, err := p.asked(turn, seen...)
 		if err != nil {
 			return err
 		}
@@ -86,7 +95,7 @@ func reject(p *play) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.asked()
+	a, err := p.asked(turn)
 	if err != nil {
 		return err
 	}
@@ -120,7 +129,7 @@ func cancelAsked(p *play) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.asked()
+	a, err := p.asked(turn)
 	if err != nil {
 		return err
 	}
@@ -135,7 +144,7 @@ func cancelAsked(p *play) error {
 
 // cancelStream: a turn is cancelled while it speaks; what was said stays.
 func cancelStream(p *play) error {
-	turn, err := p.prompt("Say a lot.", stubllm.Step{Text: strings.Repeat("word ", 400), Chunks: 400, DelayMS: 100})
+	turn, err := p.prompt("Say a lot.", stubllm.Step{Text: countTo(400), Chunks: 400, DelayMS: 100})
 	if err != nil {
 		return err
 	}
@@ -149,7 +158,7 @@ func cancelStream(p *play) error {
 		return err
 	}
 	_, v, err := p.desk.durable(p.sid)
-	if err == nil && !strings.Contains(said(v, turn), "word word") {
+	if err == nil && !strings.Contains(said(v, turn), "word-1 word-2") {
 		err = fmt.Errorf("of the cancelled turn %q is kept", said(v, turn))
 	}
 	return err
@@ -166,7 +175,10 @@ func subagent(p *play) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.asked()
+	if p.agent.mute {
+		return errors.Join(p.completed(turn, "Parent is done."), p.absent("inner.txt"), errMute)
+	}
+	a, err := p.asked(turn)
 	if err != nil {
 		return err
 	}
@@ -184,6 +196,9 @@ func subagent(p *play) error {
 		return v != nil && len(v.Turns) == 1 && said(v, v.Turns[0].TurnID) == "Inner agent is done."
 	})
 }
+
+// errMute is what the scene of an agent ends with whose subagents must not ask.
+var errMute = errors.New("the subagent could not ask, and did without")
 
 // question: one client answers what the agent asks, and the model gets the answer.
 func question(p *play) error {
@@ -239,7 +254,7 @@ func killed(p *play) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.asked()
+	a, err := p.asked(turn)
 	if err != nil {
 		return err
 	}
@@ -286,7 +301,7 @@ func (p *play) again(word string, crash bool) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.asked()
+	a, err := p.asked(turn)
 	if err != nil {
 		return err
 	}
@@ -312,7 +327,7 @@ func leftovers(p *play) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.asked()
+	a, err := p.asked(turn)
 	if err != nil {
 		return err
 	}
