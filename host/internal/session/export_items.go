@@ -40,8 +40,10 @@ func (t *transcript) item(dst []byte, it *frames.Item) []byte {
 		return t.tool(dst, it)
 	case frames.ItemAgent:
 		return t.child(dst, it.Agent)
-	case frames.ItemApproval, frames.ItemQuestion:
-		return t.decision(append(dst, '\n'), it.Decision)
+	case frames.ItemApproval:
+		return t.decision(append(dst, '\n'), "Approval", it.Decision)
+	case frames.ItemQuestion:
+		return t.decision(append(dst, '\n'), "Question", it.Decision)
 	case itemNote:
 		return fmt.Appendf(dst, "\n*%s*\n", it.Message)
 	case frames.ItemBlocked:
@@ -121,7 +123,11 @@ func (t *transcript) tool(dst []byte, it *frames.Item) []byte {
 		if i == 0 {
 			dst = append(dst, '\n')
 		}
-		dst = t.decision(dst, d)
+		what := "Approval"
+		if len(d.Questions) > 0 {
+			what = "Question"
+		}
+		dst = t.decision(dst, what, d)
 	}
 	return t.result(dst, c)
 }
@@ -163,13 +169,9 @@ func oneLine(raw json.RawMessage) []byte {
 }
 
 // decision writes how an approval or a question ended, and who ended it.
-func (t *transcript) decision(dst []byte, d *frames.Decision) []byte {
+func (t *transcript) decision(dst []byte, what string, d *frames.Decision) []byte {
 	if d == nil {
 		return dst
-	}
-	what := "Approval"
-	if len(d.Questions) > 0 {
-		what = "Question"
 	}
 	for _, q := range d.Questions {
 		dst = fmt.Appendf(dst, "- %s: %s\n", what, inline(q.Question))

@@ -144,6 +144,10 @@ func (t *transcript) said(e frames.Event) {
 		note("Renamed: %s", inline(p.Title))
 	case *frames.SessionClosed:
 		note("Closed%s · %s", byText(e.By), e.Time)
+	case *frames.ApprovalAsked:
+		if e.TurnID == "" { // no tool's card says what for
+			note("Approval %s is asked for: %s %s", code(string(p.ID)), code(p.Tool.Name), code(string(oneLine(p.Input))))
+		}
 	case *frames.TaskStarted:
 		note("Background task %s began: %s", code(string(p.TaskID)), inline(join(p.Kind, p.Label)))
 	case *frames.TaskCompleted:

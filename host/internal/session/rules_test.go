@@ -252,6 +252,29 @@ func TestWakingSessionsOnlyGetStricter(t *testing.T) {
 	})
 }
 
+// What the operator allowed once is gone from all sessions that wake after it took
+// that back: also from forks, and from those that were configured meanwhile.
+func TestAllowRulesThatTheOperatorTookBackAreGone(t *testing.T) {
+	operated(t, func(r *rig, o *operator) {
+		o.set(rules(rule("a", "allow")), nil)
+		sid := r.create(session.CreateArgs{Policy: new(rules(rule("c", "allow")))})
+		r.prompt(sid, "x")
+		r.wait()
+		fork := r.fork(session.ForkArgs{Session: sid}).SessionID
+		configured := r.create(session.CreateArgs{})
+		r.configure(session.ConfigureArgs{Session: configured, Policy: new(rules(rule("c", "allow")))})
+		o.set(frames.Policy{}, nil)
+		r.restart()
+		for _, s := range []frames.SessionID{sid, fork, configured} {
+			r.prompt(s, "x")
+			r.wait()
+			if got, want := r.governs(s), `{"rules":[{"tool":"c","decision":"allow"}]}`; got != want {
+				t.Errorf("%s: the policy is %s, want %s", s, got, want)
+			}
+		}
+	})
+}
+
 // What the operator allows an agent is not passed on to the agents that it spawns;
 // what restricts it, and what the client allowed, is.
 func TestChildrenInheritNoAllowRulesOfTheOperator(t *testing.T) {
