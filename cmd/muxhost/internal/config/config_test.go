@@ -268,18 +268,14 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		lines := strings.Count(string(b), "\n") + 1
 		_, err := config.Load(write(t, string(b)))
-		var walk func(error)
-		walk = func(err error) {
-			if e, ok := errors.AsType[*config.Error](err); ok && (e.Line < 0 || e.Line > lines) {
+		many, ok := err.(interface{ Unwrap() []error })
+		if !ok {
+			return
+		}
+		for _, one := range many.Unwrap() {
+			if e, ok := errors.AsType[*config.Error](one); ok && (e.Line < 0 || e.Line > lines) {
 				t.Errorf("line %d of %d: %v", e.Line, lines, e)
 			}
-		}
-		if many, ok := err.(interface{ Unwrap() []error }); ok {
-			for _, e := range many.Unwrap() {
-				walk(e)
-			}
-		} else if err != nil {
-			walk(err)
 		}
 	})
 }
