@@ -39,14 +39,15 @@ type real struct {
 	opt   llm.Options
 	ids   int
 	m     *session.Manager
+	keep  session.Retention
 }
 
 func (r *real) start() {
 	r.t.Helper()
 	m, err := session.New(r.t.Context(), session.Config{
 		Store: r.store, Publisher: quietHost{}, Blobs: quietHost{}, DefaultAgent: "llm",
-		Drivers: map[string]agent.Driver{"llm": llm.New(r.opt)},
-		NewID:   func() string { r.ids++; return fmt.Sprintf("id-%06d", r.ids) },
+		Drivers: map[string]agent.Driver{"llm": llm.New(r.opt)}, Retention: r.keep,
+		NewID: func() string { r.ids++; return fmt.Sprintf("id-%06d", r.ids) },
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -254,4 +255,37 @@ func TestHostKeepsSummaries(t *testing.T) {
 			t.Errorf("turns ended %v", r.ends(id))
 		}
 	}, func(o *llm.Options) { o.ContextWindow = 5000 })
+}
+
+// A log that the host trims is no loss for the model: an agent that stays open and one
+// of a restarted host see every round, once.
+func TestHostThatTrims(t *testing.T) {
+	hosted(t, func(t *testing.T, r *real, srv *stub, cwd string) {
+		r.stop()
+		r.keep = session.Retention{MaxEvents: 30}
+		r.start()
+		id := r.create(session.CreateArgs{Cwd: cwd})
+		want := "system:"
+		for i := range 12 {
+			r.prompt(id, frames.ModeQueue, fmt.Sprintf("round %d", i))
+			time.Sleep(2 * time.Minute) // virtual; the agent stays open
+			want += fmt.Sprintf("|user:round %d|assistant:Stub answer", i)
+		}
+		seen := srv.requests()
+		if got := roles(seen[len(seen)-1]); got != strings.TrimSuffix(want, "|assistant:Stub answer") {
+			t.Errorf("the open agent's model saw %s", got)
+		}
+		page, err := r.m.History(t.Context(), id, nil, nil, 1, 1<<20)
+		if err != nil || page.First < 40 {
+			t.Fatalf("the log begins at %d, %v; the check needs a trim", page.First, err)
+		}
+		r.stop()
+		r.start()
+		r.prompt(id, frames.ModeQueue, "after")
+		time.Sleep(time.Minute)
+		seen = srv.requests()
+		if got := roles(seen[len(seen)-1]); got != want+"|user:after" {
+			t.Errorf("after a restart the model saw\n%s\nwant\n%s", got, want+"|user:after")
+		}
+	})
 }

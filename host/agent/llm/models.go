@@ -14,11 +14,12 @@ import (
 )
 
 // DefaultRules let the tools run that change nothing: those that read below the
-// session's directory, and those that only talk. They are for whoever configures a
-// host; without them every call is asked for. A deny rule beats them.
+// session's directory, those that only talk, and spawn, whose child asks for itself
+// under its parent's policy. They are for whoever configures a host; without them
+// every call is asked for. A deny rule beats them.
 func DefaultRules() []frames.Rule {
 	var all []frames.Rule
-	for _, name := range []string{"ask", "list", "read", "search", "todo"} {
+	for _, name := range []string{"ask", "list", "read", "search", "spawn", "todo"} {
 		all = append(all, frames.Rule{Tool: name, Decision: "allow"})
 	}
 	return all

@@ -94,6 +94,7 @@ func TestDefaultRules(t *testing.T) {
 			{"list", `{}`},
 			{"search", `{"pattern":"x"}`},
 			{"todo", `{"todos":[]}`},
+			{"spawn", `{"prompt":"hi"}`},
 			{"write", `{"path":"b","content":""}`},
 			{"edit", `{"path":"a","old":"x","new":"y"}`},
 			{"shell", `{"command":"true"}`},

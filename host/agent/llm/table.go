@@ -51,9 +51,10 @@ func otherTools() map[string]tool {
 				`"timeoutMs":{"type":"integer"}}|command`,
 		},
 		"spawn": {
-			kind: "other", keys: []string{"prompt", "title"}, input: func() input { return &spawnInput{} },
-			doc:    "Hand a task to another agent like you, and wait for its answer. It knows only the prompt.",
-			params: `{"prompt":{"type":"string"},"title":{"type":"string"}}|prompt`,
+			kind: "other", gated: true, keys: []string{"agent", "prompt", "title"}, input: func() input { return &spawnInput{} },
+			doc: "Hand a task to another agent, and wait for its answer. It knows only the prompt.",
+			params: `{"prompt":{"type":"string"},"title":{"type":"string"},"agent":{"type":"string",` +
+				`"description":"the name of an agent of another kind, where the person named one; default one like you"}}|prompt`,
 		},
 		"ask": {
 			kind: "other", keys: []string{"question", "options", "multiSelect"}, input: func() input { return &askInput{} },

@@ -17,6 +17,7 @@ const (
 
 // spawnInput hands a task to a child session.
 type spawnInput struct {
+	Agent  string `json:"agent,omitempty"`
 	Prompt string `json:"prompt"`
 	Title  string `json:"title,omitempty"`
 }
@@ -35,15 +36,28 @@ func (in *spawnInput) title() string {
 	return in.Prompt
 }
 
-func (in *spawnInput) do(ctx context.Context, c *toolRun) (frames.ToolResult, error) {
-	config, err := marshal(c.configured())
-	if err != nil {
-		return frames.ToolResult{}, fmt.Errorf("encoding the child's config: %w", err)
+// spawn describes the child. One of its own kind is configured as this one is.
+func (in *spawnInput) spawn(c *toolRun) (agent.Spawn, error) {
+	s := agent.Spawn{
+		Agent: in.Agent, Title: oneLine(in.title()), Call: c.id, Prompt: []frames.ContentBlock{frames.Text(in.Prompt)},
 	}
-	child, err := c.t.Spawn(ctx, agent.Spawn{
-		Agent: c.opt.Name, Title: oneLine(in.title()), Call: c.id, Config: config,
-		Prompt: []frames.ContentBlock{frames.Text(in.Prompt)},
-	})
+	if in.Agent != "" && in.Agent != c.opt.Name {
+		return s, nil
+	}
+	var err error
+	s.Agent = c.opt.Name
+	if s.Config, err = marshal(c.configured()); err != nil {
+		return s, fmt.Errorf("encoding the child's config: %w", err)
+	}
+	return s, nil
+}
+
+func (in *spawnInput) do(ctx context.Context, c *toolRun) (frames.ToolResult, error) {
+	s, err := in.spawn(c)
+	if err != nil {
+		return frames.ToolResult{}, err
+	}
+	child, err := c.t.Spawn(ctx, s)
 	if err != nil {
 		return frames.ToolResult{}, fmt.Errorf("no other agent could be started: %w", err)
 	}

@@ -181,11 +181,11 @@ func TestTheDecisionsInputRuns(t *testing.T) {
 }
 
 // Every tool that touches files or runs something is asked for, also those that
-// read; a rejection goes to the model with its reason, and the turn goes on.
+// read, and so is spawning; a rejection goes to the model with its reason, and the turn goes on.
 func TestToolsAreAskedFor(t *testing.T) {
 	for name, args := range map[string]string{
 		"read": `{"path":"a"}`, "write": `{"path":"b","content":""}`, "edit": `{"path":"a","old":"x","new":"y"}`,
-		"list": `{}`, "search": `{"pattern":"x"}`, "shell": `{"command":"touch c"}`,
+		"list": `{}`, "search": `{"pattern":"x"}`, "shell": `{"command":"touch c"}`, "spawn": `{"prompt":"do it"}`,
 	} {
 		d := dir(t)
 		put(t, d, "a", "x")
@@ -346,6 +346,34 @@ func TestSpawnAskTodo(t *testing.T) {
 	}
 	if w := agenttest.Last[frames.TodoWrite](s); len(w.Todos) != 1 || w.Todos[0].Status != "in_progress" {
 		t.Errorf("todo/write = %+v", w)
+	}
+}
+
+// A child may be an agent of another kind, which is not configured as this one; one
+// that does not exist is an error that goes to the model.
+func TestSpawnOfAnotherKind(t *testing.T) {
+	srv := &stub{}
+	o := options(t, srv)
+	other := o
+	other.Name, other.Model = "other", "second"
+	h := agenttest.New(agenttest.Script{Cwd: dir(t)}, llm.New(o), llm.New(other))
+	defer h.Close()
+	s, err := h.Open(t.Context(), json.RawMessage(`{"system":"Be kind."}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.push(
+		step{Tools: []stubTool{{"spawn", `{"prompt":"one","agent":"other"}`}, {"spawn", `{"prompt":"two","agent":"llm"}`}, {"spawn", `{"prompt":"three","agent":"none"}`}}},
+		step{Text: "I am another."}, step{Text: "I am like you."},
+	)
+	prompt(t, s, "go")
+	res := all[frames.ToolResult](s)
+	if len(res) != 3 || words(res[0].Content) != "I am another." || words(res[1].Content) != "I am like you." || !res[2].IsError {
+		t.Fatalf("results = %+v; want two answers and an error", res)
+	}
+	seen := srv.requests()
+	if seen[1].Model != "second" || strings.Contains(seen[1].Body, "Be kind.") || seen[2].Model != "stub" || !strings.Contains(seen[2].Body, "Be kind.") {
+		t.Errorf("children had the models %q and %q; want the other's own, and this one's configuration", seen[1].Model, seen[2].Model)
 	}
 }
 
