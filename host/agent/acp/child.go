@@ -227,6 +227,7 @@ func (c *childAgent) Prompt(ctx context.Context, t agent.Turn, _ agent.Prompt) (
 	defer ts.cancel(nil)
 	if err := l.lane.do(l.ctx, func() {
 		th.bg, th.child.attached = c.session.Background, true
+		th.history = c.session.History
 		th.begin(ts)
 	}); err != nil {
 		return agent.Result{}, errChildGone

@@ -161,7 +161,9 @@ func (e *engine) begin(ctx context.Context, s agent.Session) error {
 func (e *engine) hello(ctx context.Context) error {
 	caps := map[string]any{
 		"elicitation": map[string]any{"form": struct{}{}, "url": struct{}{}},
-		"session":     map[string]any{"configOptions": map[string]any{"boolean": struct{}{}}},
+		"session": map[string]any{
+			"configOptions": map[string]any{"boolean": struct{}{}}, "notices": struct{}{}, "compaction": struct{}{},
+		},
 	}
 	if !e.opt.NoSubagents {
 		caps["subagents"] = struct{}{}

@@ -203,6 +203,7 @@ func (c *client) enter(ctx context.Context, l *link) error {
 		if l.main == nil {
 			l.adopt(o.ID, forked)
 		}
+		l.main.history, l.main.seen = c.session.History, c.past.seq
 	}); err != nil {
 		return err
 	}

@@ -48,6 +48,11 @@ type thread struct {
 	loose   strings.Builder
 	kept    map[string][sha256.Size]byte // the last of each kind, to tell repetitions
 	backlog []func()                     // what waits for the subagent's session
+
+	compactions map[string]*compaction // that have not ended, by id
+	// history reads the session's log, nil if it has none; seen is how far it was read.
+	history func(context.Context, frames.Seq, int) ([]frames.Event, error)
+	seen    frames.Seq
 }
 
 // turnState is one running turn of a thread.
@@ -76,7 +81,7 @@ type block struct {
 func newThread(l *link, id string, parent *thread) *thread {
 	return &thread{
 		l: l, id: id, parent: parent, bg: l.s.Background, tools: map[string]*tool{}, strays: map[string]*tool{},
-		kept: map[string][sha256.Size]byte{},
+		kept: map[string][sha256.Size]byte{}, compactions: map[string]*compaction{},
 	}
 }
 
@@ -108,6 +113,10 @@ func (th *thread) update(u update) {
 	case "session_info_update":
 		th.vendorOnce(u)
 		th.title(u)
+	case "compaction_update", "compaction_summary_chunk":
+		th.compact(u)
+	case "notice":
+		th.notice(u)
 	case "subagent_update", "subagent_spawned", "subagent_state_update":
 		th.vendorOnce(u)
 		th.subagent(u)
@@ -400,6 +409,17 @@ func (th *thread) commands(u update) {
 		th.emit(frames.CommandAvailable{Commands: list})
 	}
 	th.vendorOnce(u)
+}
+
+// notice takes what the agent tells people at once. A fault is shown as one.
+func (th *thread) notice(u update) {
+	th.vendorOnce(u)
+	if text := frames.ValidText(u.text("title")); text != "" && u.text("severity") == "error" {
+		if more := frames.ValidText(u.text("description")); more != "" {
+			text += ": " + more
+		}
+		th.emit(frames.ErrorReported{Code: "agent-notice", Message: text})
+	}
 }
 
 // title takes the agent's name for the session.

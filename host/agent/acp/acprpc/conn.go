@@ -164,11 +164,16 @@ func (c *Conn) take(id json.RawMessage) *request {
 	return r
 }
 
-// Reply answers a request that has no answer yet, and reports whether it had none.
+// Reply answers a request that has no answer yet, and reports whether it had none. The
+// answer is queued before the request counts as settled, so that whoever settles the
+// rest, and then says so, says it after this answer.
 func (c *Conn) Reply(id json.RawMessage, result any) bool {
-	if c.take(id) == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[string(id)] == nil {
 		return false
 	}
+	delete(c.open, string(id))
 	c.Touch()                // the peer was not silent, it waited
 	_ = c.answer(id, result) // a connection that is gone is noticed elsewhere
 	return true
@@ -176,7 +181,10 @@ func (c *Conn) Reply(id json.RawMessage, result any) bool {
 
 // Reject answers a request with an error, if it has no answer yet.
 func (c *Conn) Reject(id json.RawMessage, code int, message string) {
-	if c.take(id) != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[string(id)] != nil {
+		delete(c.open, string(id))
 		_ = c.refuse(id, code, message)
 	}
 }
