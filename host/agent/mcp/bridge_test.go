@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -144,6 +147,33 @@ func TestBridgeAnswersWhereTheHostDoesNot(t *testing.T) {
 			}
 		}
 		end()
+	}
+}
+
+// After the beginning every request names the session and the version of the protocol
+// that it got, and the last ends the session.
+func TestBridgeKeepsToItsSession(t *testing.T) {
+	type seen struct{ method, session, version, token string }
+	var got []seen
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := r.Header
+		got = append(got, seen{r.Method, h.Get("Mcp-Session-Id"), h.Get("Mcp-Protocol-Version"), h.Get("Authorization")})
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Mcp-Session-Id", "s1")
+		_, _ = io.WriteString(w, "{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{\"protocolVersion\":\"v1\"}}\n")
+	}))
+	defer srv.Close()
+	var out strings.Builder
+	in := strings.NewReader(initialize + "\n\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
+	if err := mcp.Bridge(t.Context(), in, &out, srv.URL, "token"); err != nil {
+		t.Fatal(err)
+	}
+	want := []seen{{"POST", "", "", "Bearer token"}, {"POST", "s1", "v1", "Bearer token"}, {"DELETE", "s1", "v1", "Bearer token"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("the host saw %v, want %v", got, want)
+	}
+	if line := `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"v1"}}` + "\n"; out.String() != line {
+		t.Errorf("the agent saw %q, want the answer in one line", out.String())
 	}
 }
 

@@ -101,7 +101,6 @@ func (d *door) read(w http.ResponseWriter, r *http.Request) bool {
 	defer stop()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		_ = rc.SetReadDeadline(time.Now()) // nobody waits for the rest
 		w.Header().Set("Connection", "close")
 		status, why := http.StatusBadRequest, "the message did not arrive"
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
