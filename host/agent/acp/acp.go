@@ -136,6 +136,8 @@ type driver struct {
 	turns map[string]frames.TurnID // the last turn that an agent's session saw
 }
 
+var _ agent.Closer = (*driver)(nil)
+
 // Info describes the driver.
 func (d *driver) Info() agent.Info {
 	caps := []string{"questions", "images"}

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// keeperEnv makes this program a keeper.
-	keeperEnv = "MUXHOST_KEEPER"
+	// This variable and this name make this program a keeper.
+	keeperEnv, keeperName = "MUXHOST_KEEPER", "muxhost-keeper"
 	// keeperWait is how long a keeper may take to end what it keeps.
 	keeperWait = 5 * time.Second
 	// prSetChildSubreaper is of prctl(2), the others of close_range(2); package syscall
@@ -58,7 +58,7 @@ func (k *keeper) command() (*exec.Cmd, error) {
 	}
 	k.control, k.file, k.report, k.theirs = cw, rr, bufio.NewReader(rr), []*os.File{cr, rw}
 	cmd := exec.Command("/proc/self/exe") //nolint:noctx // ended by its pipe
-	cmd.Args = []string{"muxhost-keeper"}
+	cmd.Args = []string{keeperName}
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{keeperEnv + "=1"}, k.theirs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd, nil
@@ -111,7 +111,7 @@ func (k *keeper) ending() (e Ending, ok bool) {
 // init makes this program a keeper where the host started it as one. It is here, and
 // not in main, so that every program that embeds the host can be one.
 func init() { //nolint:gochecknoinits // see above
-	if os.Getenv(keeperEnv) != "" {
+	if os.Getenv(keeperEnv) != "" && os.Args[0] == keeperName {
 		_ = syscall.SetNonblock(3, true) // so that reading it can be ended
 		keep(os.NewFile(3, "control"), os.NewFile(4, "report"))
 		os.Exit(0)
