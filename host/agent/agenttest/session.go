@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/muxhost/muxhost/frames"
@@ -195,8 +196,8 @@ func (b background) Question(ctx context.Context, q ...frames.Question) (agent.A
 func (b background) outside() *turn { return &turn{s: b.s, ctx: b.s.host.ctx} }
 
 func (b background) Save(ctx context.Context, state json.RawMessage) error {
-	if len(state) > agent.MaxState || !json.Valid(state) {
-		return fmt.Errorf("agenttest: a state of %d bytes; want a JSON value of at most %d", len(state), agent.MaxState)
+	if err := frames.CheckJSON(state, frames.JSONLimits{Bytes: agent.MaxState}); err != nil {
+		return fmt.Errorf("agenttest: a state of %d bytes; want a JSON value of at most %d: %w", len(state), agent.MaxState, err)
 	}
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
@@ -207,6 +208,8 @@ func (b background) Save(ctx context.Context, state json.RawMessage) error {
 func (b background) Title(ctx context.Context, title string) error {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
-	b.s.named = title
+	if title = strings.Join(strings.Fields(title), " "); title != "" && b.s.Title == "" {
+		b.s.named = title
+	}
 	return context.Cause(ctx)
 }
