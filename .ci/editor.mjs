@@ -63,6 +63,7 @@ class Editor {
     const out = new Transform({ transform(line, _, next) { editor.wrote(line); next(null, line); } });
     const inn = new Transform({ transform(part, _, next) { editor.read(part); next(null, part); } });
     out.pipe(this.child.stdin);
+    this.leave = () => { out.unpipe(this.child.stdin); this.child.stdin.end(); }; // what is said later is lost
     this.child.stdout.pipe(inn);
     this.rest = "";
     this.app = acp.client({ name })
@@ -133,7 +134,7 @@ class Editor {
     return this.of(sessionId, kind).map((u) => u.content.text).join("");
   }
   async end() {
-    this.child.stdin.end();
+    this.leave();
     assert.equal(await this.exit, 0, this.log);
     assert.deepEqual(this.faults, []);
   }

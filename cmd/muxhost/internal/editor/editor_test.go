@@ -271,11 +271,12 @@ func TestSlowEditorGetsItAll(t *testing.T) {
 	virtual(t, func(t *testing.T, r *rig) {
 		f := r.edit("")
 		s := f.open(r)
-		f.stop(f.say(s, strings.Repeat("plan x; say w;", 800)))
+		f.stop(f.say(s, strings.Repeat("say w;", 1500)))
+		r.slow = true
 		next := r.edit("")
 		next.must("session/load", map[string]any{"sessionId": s, "cwd": r.cwd, "mcpServers": []int{}})
-		if got := next.text(s, "agent_message_chunk"); got != strings.Repeat("w", 800) {
-			t.Errorf("%d bytes, want 800", len(got))
+		if got := next.text(s, "agent_message_chunk"); got != strings.Repeat("w", 1500) {
+			t.Errorf("%d bytes, want 1500", len(got))
 		}
 	})
 }

@@ -160,6 +160,7 @@ type rig struct {
 	host *host.Host
 	cwd  string
 
+	slow  bool // editors read slowly
 	mu    sync.Mutex
 	conns []net.Conn // of everybody
 	dark  bool       // nobody gets a new one
@@ -294,7 +295,11 @@ func (r *rig) edit(capabilities string, options ...func(*editor.Options)) *fake 
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { f.done <- editor.Serve(context.WithoutCancel(r.t.Context()), o) })
-	f.conn = acprpc.New(outR, inW, acprpc.Options{Peer: "the program", Unanswered: func(acprpc.Inbound) any { return map[string]string{} }})
+	var reads io.Reader = outR
+	if r.slow {
+		reads = slowReader{outR}
+	}
+	f.conn = acprpc.New(reads, inW, acprpc.Options{Peer: "the program", Unanswered: func(acprpc.Inbound) any { return map[string]string{} }})
 	f.conn.Run(f.take)
 	r.t.Cleanup(func() { f.leave(); wg.Wait() })
 	if capabilities == "" {
@@ -304,6 +309,14 @@ func (r *rig) edit(capabilities string, options ...func(*editor.Options)) *fake 
 		"protocolVersion": 1, "clientCapabilities": json.RawMessage(capabilities), "clientInfo": map[string]string{"name": "an-editor", "version": "1"},
 	})
 	return f
+}
+
+// slowReader reads a little every millisecond.
+type slowReader struct{ io.Reader }
+
+func (s slowReader) Read(p []byte) (int, error) {
+	<-time.After(time.Millisecond)
+	return s.Reader.Read(p[:min(len(p), 100)])
 }
 
 // leave ends the editor, and waits for the program.
