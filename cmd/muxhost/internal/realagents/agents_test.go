@@ -67,6 +67,7 @@ func playAll(t *testing.T, a *realAgent, dir string) {
 			}
 		})
 	}
+	t.Logf("the model was offered: %v", r.model.tools())
 	start := time.Now()
 	err := r.close()
 	results.add(a, "no survivor", cell{err: err, took: time.Since(start)})
@@ -103,6 +104,9 @@ func (r *rig) play(t *testing.T, s scene) error {
 	if err != nil {
 		t.Logf("%v\n%s", err, p.account())
 		err = errors.Join(err, r.down(false))
+	}
+	if err == nil { // its process goes before the next one comes
+		err = p.desk.CloseSession(end, p.sid)
 	}
 	p.forget()
 	return err

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +66,18 @@ func (m *model) any(f func(body string) bool) bool {
 		}
 	}
 	return false
+}
+
+// tools are those of the last request that offered some.
+func (m *model) tools() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range slices.Backward(m.calls) {
+		if len(r.Tools) > 0 {
+			return r.Tools
+		}
+	}
+	return nil
 }
 
 // heard reports whether one request held all words.

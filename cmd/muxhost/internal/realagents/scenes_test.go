@@ -337,5 +337,5 @@ func leftovers(p *play) error {
 	return p.completed(turn, "Started.")
 }
 
-// sceneTime bounds a scene.
-const sceneTime = 2 * time.Minute
+// sceneTime bounds a scene: an agent needs up to a minute where the machine is busy.
+const sceneTime = 8 * time.Minute
