@@ -147,14 +147,14 @@ func checkChildren(t *testing.T, f *fake, s string, subagents bool) {
 		for _, u := range f.seen(s, "tool_call", "tool_call_update") {
 			last[u.Call] = u
 		}
-		said := ""
+		var said strings.Builder
 		for _, u := range last {
-			said += u.text()
+			said.WriteString(u.text())
 			if u.Status != "completed" {
 				t.Errorf("a child ended %q", u.Status)
 			}
 		}
-		if len(last) != 2 || !strings.Contains(said, "hello") {
+		if len(last) != 2 || !strings.Contains(said.String(), "hello") {
 			t.Errorf("the children: %+v", last)
 		}
 		return

@@ -398,10 +398,11 @@ func TestTrimmedLogIsCaughtUp(t *testing.T) {
 		ch := f.say(s, "slowly mine,")
 		synctest.Wait()
 		r.cut(true)
-		want := "before,mine,"
+		var want strings.Builder
+		want.WriteString("before,mine,")
 		for i := range 20 {
 			word := fmt.Sprintf("w%d,", i)
-			want += word
+			want.WriteString(word)
 			prompt(t, c, s, "say "+word)
 			<-time.After(time.Second)
 		}
@@ -413,8 +414,8 @@ func TestTrimmedLogIsCaughtUp(t *testing.T) {
 			t.Errorf("the prompt ended %q", got)
 		}
 		<-time.After(time.Minute)
-		if got := f.text(s, "agent_message_chunk"); got != want {
-			t.Errorf("text %q, want %q", got, want)
+		if got := f.text(s, "agent_message_chunk"); got != want.String() {
+			t.Errorf("text %q, want %q", got, want.String())
 		}
 	}, short)
 }

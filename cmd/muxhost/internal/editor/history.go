@@ -3,6 +3,7 @@ package editor
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 
 	"github.com/muxhost/muxhost/frames"
 )
@@ -134,9 +135,7 @@ func (th *thread) card(t *frames.ToolCard) {
 	u := th.call(t)
 	switch {
 	case t.ResultSeq > 0:
-		for k, v := range th.result(t) {
-			u[k] = v
-		}
+		maps.Copy(u, th.result(t))
 	case t.Running:
 		th.running[t.CallID] = true
 	default:
