@@ -200,6 +200,7 @@ func (l *link) reassert() {
 		}
 	})
 	l.s.Background.Failed(fmt.Sprintf("%v (%v)", errMode, err))
+	l.d.failed(l.e, errMode.Error())
 	l.e.condemn(errMode.Error())
 }
 

@@ -92,6 +92,42 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 	}
 }
 
+// An agent that leaves the mode in which it asks, and had to be ended for that, has
+// failed too.
+func TestLeavingTheModeIsAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, agenttest.Script{}, driver(t, acp.Options{ApprovalMode: "ask"}, func(f *fake) {
+			set := 0
+			for {
+				m, ok := f.recv()
+				switch {
+				case !ok:
+					return
+				case m.Method == "initialize":
+					f.result(m, `{"protocolVersion":1}`)
+				case m.Method == "session/new":
+					f.result(m, `{"sessionId":"s1",`+modes+`}`)
+				case m.Method == "session/set_mode" && set == 0:
+					set++
+					f.result(m, `{}`)
+				case m.Method == "session/set_mode":
+					f.line(`{"id":%s,"error":{"code":1,"message":"no"}}`, m.ID)
+				case m.Method == "session/prompt":
+					f.update(`{"sessionUpdate":"current_mode_update","currentModeId":"auto"}`)
+				}
+			}
+		}))
+		for range 5 {
+			if _, err := s.Prompt(t.Context(), "go"); err == nil || !strings.Contains(err.Error(), "left the mode") {
+				t.Fatalf("Prompt = %v; want that it left its mode", err)
+			}
+		}
+		if _, err := s.Prompt(t.Context(), "go"); err == nil || !strings.Contains(err.Error(), "again and again") {
+			t.Errorf("Prompt = %v; want that it is left alone", err)
+		}
+	})
+}
+
 // A start that is slow is told of while it lasts, and the error at its limit says what
 // was waited for and what the agent logged.
 func TestASlowStartIsToldOf(t *testing.T) {
