@@ -121,11 +121,19 @@ func (a *app) doctorWorld() (*doctor.World, error) {
 	}
 	var listen net.ListenConfig
 	return &doctor.World{
-		StateDir: dir, Cwd: here(), Home: a.home(), Version: version(), Built: built(), Hint: a.stateHint(),
+		StateDir: dir, Cwd: here(), Home: a.home(), Version: version(), Built: built(), Hint: a.stateHint() + a.configHint(),
 		Getenv: a.getenv, Now: time.Now, Listen: listen.Listen, Free: doctor.Free,
 		Config: func() (*config.Config, error) { return config.Open(a.configFlag, a.getenv) },
 		Host:   func(ctx context.Context) doctor.Host { return a.lookAtHost(ctx, dir) },
 	}, nil
+}
+
+// configHint repeats --config where it was given.
+func (a *app) configHint() string {
+	if a.configFlag == "" {
+		return ""
+	}
+	return " --config " + a.configFlag
 }
 
 // here is this directory without symbolic links, "" if there is none.

@@ -62,10 +62,10 @@ func (v *visit) agents() {
 		}
 	}
 	if len(missing) > 0 {
-		v.say("agents", Info, "not on this machine: "+strings.Join(missing, ", "), "muxhost agents ls says how to get them")
+		v.say("agents", Info, "not on this machine: "+strings.Join(missing, ", "), "muxhost agents ls"+v.Hint+" says how to get them")
 	}
 	if v.Probe == nil {
-		v.say("agents", Info, "none was started", "muxhost doctor --agents starts each one, asks who it is, and ends it again")
+		v.say("agents", Info, "none was started", "muxhost doctor --agents"+v.Hint+" starts each one, asks who it is, and ends it again")
 	}
 }
 
@@ -104,9 +104,9 @@ func (v *visit) probe(check string, e roster.Entry) {
 		}
 		what, fix, _ := strings.Cut(err.Error(), "\n")
 		if fix == "" {
-			fix = "muxhost agents test " + e.Name + " tells more"
+			fix = "muxhost agents test " + e.Name + v.Hint + " tells more"
 		}
-		v.say(check, level, describe(e)+"; it does not start: "+what, strings.ReplaceAll(fix, "\n", "; "))
+		v.say(check, level, describe(e)+"; it does not answer: "+what, strings.ReplaceAll(fix, "\n", "; "))
 		return
 	}
 	what := describe(e) + "; "
@@ -146,7 +146,7 @@ func describe(e roster.Entry) string {
 		}
 	}
 	if len(keys) == 0 {
-		return what + "; no key is set for it, which does where it has a login of its own"
+		return what + "; no key is set for it (it may have a login of its own)"
 	}
 	return what + "; it gets " + strings.Join(keys, ", ")
 }

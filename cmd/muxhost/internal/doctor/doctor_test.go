@@ -459,8 +459,8 @@ func TestAgentsAreStarted(t *testing.T) {
 	}
 	all := p.results()
 	for _, want := range []doctor.Result{
-		{"agent opencode", doctor.Warn, "does not start: it ended at once", "try it by hand; or not"},
-		{"agent mine", doctor.Fail, "does not start: it ended at once", "try it by hand"},
+		{"agent opencode", doctor.Warn, "does not answer: it ended at once", "try it by hand; or not"},
+		{"agent mine", doctor.Fail, "does not answer: it ended at once", "try it by hand"},
 		{"agent local", doctor.OK, "it answers and has 1 model, this one among them (1s)", ""},
 		{"agent gemini", doctor.OK, `it is Gemini 9, and acknowledged the mode "default" (1.5s)`, ""},
 		{"agent claude", doctor.OK, "through npx: ", ""},

@@ -24,7 +24,7 @@ func (v *visit) config() {
 	if err != nil {
 		v.broken, v.conf, v.entries = true, &config.Config{}, nil
 		for e := range each(err) {
-			v.say("config", Fail, e.Error(), "edit the file; muxhost config validate says whether it holds")
+			v.say("config", Fail, e.Error(), "edit the file; muxhost config validate"+v.Hint+" says whether it holds")
 		}
 		return
 	}

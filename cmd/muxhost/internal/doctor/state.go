@@ -23,8 +23,9 @@ const (
 
 // Bounds of the checks.
 const (
-	// mostRead is the size in bytes up to which a database is read whole.
-	mostRead = 256 << 20
+	// mostRead is the size in bytes up to which a database is read whole: a host that
+	// starts meanwhile waits for a second.
+	mostRead = 64 << 20
 	// littleDisk and noDisk are how many bytes left are few, and too few.
 	littleDisk = 1 << 30
 	noDisk     = 64 << 20
