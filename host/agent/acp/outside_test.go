@@ -147,15 +147,15 @@ func TestWhatCannotBeAskedIsRejected(t *testing.T) {
 }
 
 // A subagent that begins while no turn runs has no session of its own: what it asks is
-// asked in its parent's. One whose turn is over asks in its own.
+// asked in its parent's. One whose turn is over asks in its own, as long as that is open.
 func TestSubagentsAskOutsideTurns(t *testing.T) {
 	for name, c := range map[string]struct {
-		within bool // it began in a turn
-		want   int  // in which session is asked
-	}{"began outside": {false, 0}, "its turn is over": {true, 1}} {
+		within, closed bool // it began in a turn; its session is closed
+		want           int  // in which session is asked
+	}{"began outside": {false, false, 0}, "its turn is over": {true, false, 1}, "its session is closed": {true, true, 0}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				answer := make(chan message, 1)
+				answer, ready := make(chan message, 1), make(chan struct{})
 				var asked []frames.SessionID
 				sc := agenttest.Script{Approve: func(_ context.Context, s *agenttest.Session, _ agent.Approval) agent.Decision {
 					asked = append(asked, s.Info.ID)
@@ -172,16 +172,23 @@ func TestSubagentsAskOutsideTurns(t *testing.T) {
 						if !c.within {
 							f.update(born)
 						}
+						<-ready
 						f.ask("0", "k1", "c1")
 						a, _ := f.answered("0")
 						answer <- a
 					})
 				}))
 				prompt(t, s)
+				if c.closed {
+					if err := kid(t, h).Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				close(ready)
 				if a := <-answer; field(a.Result, "outcome", "optionId") != "once" {
 					t.Errorf("answered %s; want the person's answer", a.Result)
 				}
-				if all := h.Sessions(); len(asked) != 1 || len(all) != c.want+1 || asked[0] != all[c.want].Info.ID {
+				if all := h.Sessions(); len(asked) != 1 || (len(all) == 2) != c.within || asked[0] != all[c.want].Info.ID {
 					t.Errorf("asked in %v of %d sessions; want number %d", asked, len(all), c.want)
 				}
 			})
