@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"os"
@@ -160,12 +161,14 @@ func tree(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-// Whatever is wrong is told at its level, with what to do.
-func TestWhatIsWrongIsTold(t *testing.T) {
-	for name, c := range map[string]struct {
-		ill  func(t *testing.T, p *patient)
-		want doctor.Result
-	}{
+// ill is one thing that is wrong, and what is told of it.
+type ill struct {
+	ill  func(t *testing.T, p *patient)
+	want doctor.Result
+}
+
+func illFiles() map[string]ill {
+	return map[string]ill{
 		"config":      {func(_ *testing.T, p *patient) { p.conf = "lisen = \"x\"\n" }, doctor.Result{"config", doctor.Fail, "config.toml:1", "muxhost config validate"}},
 		"config mode": {func(_ *testing.T, p *patient) { p.conf = "name = \"x\"\n"; p.open() }, doctor.Result{"config", doctor.Warn, "changed by others", "chmod"}},
 		"config agent": {
@@ -202,6 +205,11 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 			}
 			p.file(p.in("blobs"), "", 0o600)
 		}, doctor.Result{"blobs", doctor.Fail, "no directory", "directory"}},
+	}
+}
+
+func illMachine() map[string]ill {
+	return map[string]ill{
 		"disk full": {func(_ *testing.T, p *patient) { p.Free = func(string) (int64, error) { return 63 << 20, nil } }, doctor.Result{"disk", doctor.Fail, "63 MiB", "make room"}},
 		"disk low":  {func(_ *testing.T, p *patient) { p.Free = func(string) (int64, error) { return 1000 << 20, nil } }, doctor.Result{"disk", doctor.Warn, "1000 MiB", "make room"}},
 		"disk unknown": {func(_ *testing.T, p *patient) {
@@ -220,7 +228,12 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		"host older":   {is(doctor.Host{Told: true, Running: true, PID: 7, URL: "http://h", Version: "1.2.2"}), doctor.Result{"host", doctor.Warn, "version 1.2.2; this program is 1.2.3", "muxhost stop"}},
 		"host well":    {is(doctor.Host{Told: true, Running: true, PID: 7, URL: "http://h", Version: "1.2.3"}), doctor.Result{"host", doctor.OK, "http://h", ""}},
 		"host unknown": {is(doctor.Host{Err: errors.New("host.json: no JSON")}), doctor.Result{"host", doctor.Warn, "no JSON", "remove"}},
-		"port taken":   {busy(syscall.EADDRINUSE), doctor.Result{"port", doctor.Fail, "in use", "--listen"}},
+	}
+}
+
+func illNetwork() map[string]ill {
+	return map[string]ill{
+		"port taken": {busy(syscall.EADDRINUSE), doctor.Result{"port", doctor.Fail, "in use", "--listen"}},
 		"port taken, host elsewhere": {func(t *testing.T, p *patient) {
 			busy(syscall.EADDRINUSE)(t, p)
 			is(doctor.Host{Told: true, Running: true, PID: 7, URL: "http://127.0.0.1:9", Version: "1.2.3"})(t, p)
@@ -247,7 +260,15 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 			p.program("opencode")
 			p.env["http_proxy"], p.env["no_proxy"] = "http://proxy", "localhost, 127.0.0.1"
 		}, doctor.Result{"loopback", doctor.OK, "", ""}},
-	} {
+	}
+}
+
+// Whatever is wrong is told at its level, with what to do.
+func TestWhatIsWrongIsTold(t *testing.T) {
+	all := illFiles()
+	maps.Copy(all, illMachine())
+	maps.Copy(all, illNetwork())
+	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
 			p := newPatient(t)
 			c.ill(t, p)
