@@ -156,25 +156,7 @@ func (p *past) take(e frames.Event) {
 // enter opens the agent's session: the one that the log names, a fork of it, or a
 // new one that is told what was said before.
 func (c *client) enter(ctx context.Context, l *link) error {
-	var o opened
-	err := errors.New("there is none")
-	fresh := true
-	switch {
-	case c.past.id == "":
-	case c.past.owner != c.session.ID:
-		if l.caps.can("fork") && c.d.endedWith(c.past.id, c.past.last) {
-			o, err = l.open(ctx, "session/fork", c.past.id)
-			if err == nil && o.ID == "" {
-				err = errors.New("the agent's answer names no session")
-			}
-		}
-	case l.caps.can("resume"):
-		o, err = l.open(ctx, "session/resume", c.past.id)
-		fresh = err != nil
-	case l.caps.Capabilities.Load:
-		o, err = l.load(ctx, c.past.id)
-		fresh = err != nil
-	}
+	o, fresh, err := c.reopen(ctx, l)
 	if ctx.Err() != nil {
 		return fmt.Errorf("opening its session: %w", context.Cause(ctx))
 	}
@@ -240,6 +222,29 @@ func (c *client) settle(ctx context.Context, emit func(context.Context, ...frame
 	}
 	c.owed = agent.Raw{}
 	return nil
+}
+
+// reopen opens the session that the log names, or a fork of it. fresh says that what was
+// opened, if err is nil, is not the session itself.
+func (c *client) reopen(ctx context.Context, l *link) (o opened, fresh bool, err error) {
+	err, fresh = errors.New("there is none"), true
+	switch {
+	case c.past.id == "":
+	case c.past.owner != c.session.ID:
+		if l.caps.can("fork") && c.d.endedWith(c.past.id, c.past.last) {
+			o, err = l.open(ctx, "session/fork", c.past.id)
+			if err == nil && o.ID == "" {
+				err = errors.New("the agent's answer names no session")
+			}
+		}
+	case l.caps.can("resume"):
+		o, err = l.open(ctx, "session/resume", c.past.id)
+		fresh = err != nil
+	case l.caps.Capabilities.Load:
+		o, err = l.load(ctx, c.past.id)
+		fresh = err != nil
+	}
+	return o, fresh, err
 }
 
 // preface is what a new session of the agent is told first.
