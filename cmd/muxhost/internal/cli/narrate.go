@@ -164,7 +164,9 @@ func (n *narrator) other(sid frames.SessionID, e frames.Event, p any) {
 	case *frames.SessionRenamed:
 		n.note(sid, n.style.Dim("title: "+term.Line(p.Title)))
 	case *frames.UsageUpdated:
-		n.note(sid, n.style.Dim(usageText(p.Usage)))
+		if text := usageText(p.Usage); text != "" {
+			n.note(sid, n.style.Dim(text))
+		}
 	case *frames.TaskStarted:
 		n.detail(sid, "task "+string(p.TaskID)+" started", paren(strings.TrimSpace(p.Kind+" "+p.Label)))
 	case *frames.TaskCompleted:

@@ -289,3 +289,18 @@ func TestDeskForgetsWhatWasSettledMeanwhile(t *testing.T) {
 		t.Error("a resolved question is still on the desk")
 	}
 }
+
+// Of usage the terminal shows what was said, and nothing where nothing was.
+func TestUsageShowsOnlyWhatWasSaid(t *testing.T) {
+	for want, u := range map[string]frames.Usage{
+		"":                              {CacheReadTokens: 5},
+		"usage: 12 in, 3 out, 0.25 USD": {InputTokens: 12, OutputTokens: 3, Cost: "0.25", Currency: "USD"},
+		"usage: context 900 of 1000":    {ContextTokens: 900, ContextWindow: 1000},
+	} {
+		s := newStory(t, true)
+		s.event(frames.UsageUpdated{Usage: u})
+		if got := strings.TrimSpace(s.out.String()); got != want {
+			t.Errorf("%+v is shown as %q; want %q", u, got, want)
+		}
+	}
+}

@@ -121,12 +121,22 @@ func answersText(as []frames.Answer) string {
 	return strings.Join(s, "; ")
 }
 
+// usageText tells what was used, "" if nothing was said that people look for.
 func usageText(u frames.Usage) string {
-	s := fmt.Sprintf("usage: %d in, %d out", u.InputTokens, u.OutputTokens)
-	if u.Cost != "" {
-		s += ", " + term.Line(u.Cost+" "+u.Currency)
+	var parts []string
+	if u.InputTokens > 0 || u.OutputTokens > 0 {
+		parts = append(parts, fmt.Sprintf("%d in, %d out", u.InputTokens, u.OutputTokens))
 	}
-	return s
+	if u.ContextTokens > 0 && u.ContextWindow > 0 {
+		parts = append(parts, fmt.Sprintf("context %d of %d", u.ContextTokens, u.ContextWindow))
+	}
+	if u.Cost != "" {
+		parts = append(parts, term.Line(strings.TrimSpace(u.Cost+" "+u.Currency)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "usage: " + strings.Join(parts, ", ")
 }
 
 // left says how long it is until t.
