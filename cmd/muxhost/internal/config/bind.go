@@ -32,7 +32,7 @@ func (t table) bind(keys []key, other func(name string) string) {
 			continue
 		}
 		if err := keys[i].take(t.m[name]); err != nil {
-			t.fault(name, "%s is %s: %v", name, show(t.m[name]), err)
+			t.fault(name, "%s is %s: %v", name, t.shown(name), err)
 		}
 	}
 }
@@ -93,7 +93,18 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// show is a value as a person wrote it, shortened; never one that may be secret.
+// hushed are keys whose text may be a secret that was written without its brackets.
+var hushed = []string{"env", "pass-env"}
+
+// shown is the value of a key for messages, never one that may be a secret.
+func (t table) shown(name string) string {
+	if _, ok := t.m[name].(string); ok && slices.Contains(hushed, name) {
+		return "text"
+	}
+	return show(t.m[name])
+}
+
+// show is a value as a person wrote it, shortened.
 func show(v any) string {
 	switch v := v.(type) {
 	case string:

@@ -192,6 +192,8 @@ func TestFaultsRepeatNoSecret(t *testing.T) {
 		"[agents.x]\npass-env = ['OPENAI_API_KEY=hush']",
 		"[agents.x]\nenv = {K = '${K}hush'}",
 		"[agents.x]\nenv = ['K=hush']",
+		"[agents.x]\nenv = 'K=hush'",
+		"[agents.x]\npass-env = 'OPENAI_API_KEY=hush'",
 		"[agents.x]\nkind = 'llm'\nmodel = 'm'\nbase-url = 'http://u:hush@h/v1'",
 		"[agents.x]\nkind = 'llm'\nmodel = 'm'\nbase-url = 'http://h/v1'\napi-key-env = 'sk-hush'",
 	} {
@@ -219,6 +221,16 @@ func TestOnlyANamedFileMustExist(t *testing.T) {
 	env["MUXHOST_CONFIG"] = filepath.Join(home, "none")
 	if _, err := config.Open("", getenv); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that $MUXHOST_CONFIG names: %v", err)
+	}
+	delete(env, "MUXHOST_CONFIG")
+	if err := os.Mkdir(filepath.Join(home, "muxhost"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nowhere", config.Path(getenv)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Open("", getenv); err == nil || !strings.Contains(err.Error(), "a link to a file that does not exist") {
+		t.Errorf("a link that leads nowhere: %v", err)
 	}
 	if _, err := config.Load(home); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a directory: %v", err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/muxhost/muxhost/frames"
 )
 
 // Error is a fault of a file.
@@ -42,30 +45,49 @@ type document struct {
 // faults collects what is wrong with a file.
 type faults struct{ all []*Error }
 
+// maxFaults bounds how many faults of a file are told at once, maxFault one of them in
+// bytes: clients are told of project files too.
+const (
+	maxFaults = 20
+	maxFault  = 1 << 10
+)
+
 func (f *faults) err() error {
 	slices.SortStableFunc(f.all, func(a, b *Error) int { return a.Line - b.Line })
-	errs := make([]error, len(f.all))
+	var errs []error
 	for i, e := range f.all {
-		errs[i] = e
+		if i == maxFaults {
+			e = &Error{File: e.File, Line: e.Line, Text: fmt.Sprintf("this and %d more are wrong; mend those above first", len(f.all)-i-1)}
+		}
+		e.Text, _ = frames.Preview(e.Text, maxFault)
+		if errs = append(errs, e); i == maxFaults {
+			break
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// readFile reads a regular file of at most most bytes. It waits for nothing: a pipe
-// is refused before it is opened.
+// readFile reads a regular file of at most most bytes. It waits for nothing, not for
+// the writer of a pipe that is put there meanwhile either. Its error wraps
+// [fs.ErrNotExist] only if nothing is there, not even a link that leads nowhere.
 func readFile(path string, most int64) ([]byte, fs.FileInfo, error) {
-	info, err := os.Stat(path)
+	f, err := openAtOnce(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, lerr := os.Lstat(path); lerr == nil {
+			return nil, nil, &Error{File: path, Text: "it is a link to a file that does not exist; make that file, or remove the link"}
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, nil, &Error{File: path, Text: "it is no regular file; put a TOML file there"}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
 		return nil, nil, err
@@ -79,6 +101,9 @@ func readFile(path string, most int64) ([]byte, fs.FileInfo, error) {
 // parse parses the bytes of a file.
 func parse(file string, b []byte) (*document, error) {
 	d := &document{file: file, lines: map[string]int{}}
+	if at := tooDeep(b); at >= 0 {
+		return nil, &Error{file, 1 + bytes.Count(b[:at], []byte("\n")), fmt.Sprintf("it is nested more than %d levels deep; no key is", maxDepth)}
+	}
 	if err := toml.Unmarshal(b, &d.root); err != nil {
 		e := &Error{File: file, Text: "it is no TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
 		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -94,6 +119,59 @@ func parse(file string, b []byte) (*document, error) {
 	}
 	x.index(b)
 	return d, nil
+}
+
+// maxDepth bounds how many tables and lists lie in each other. What is kept of a path
+// grows with its square.
+const maxDepth = 32
+
+// tooDeep returns where a document is nested too deep, -1 if it is so nowhere, as far
+// as it can be parsed.
+func tooDeep(b []byte) int {
+	var p unstable.Parser
+	p.Reset(b)
+	room := maxDepth
+	for p.NextExpression() {
+		e := p.Expression()
+		left := maxDepth
+		if e.Kind == unstable.KeyValue {
+			left = room
+		}
+		left = deepen(e, left)
+		if left < 0 {
+			it := e.Key()
+			it.Next()
+			return int(it.Node().Raw.Offset)
+		}
+		if e.Kind != unstable.KeyValue && e.Kind != unstable.Comment {
+			room = left
+		}
+	}
+	return -1
+}
+
+// deepen returns how many levels are left below e, of those that were left above it;
+// it looks no further once that is less than none.
+func deepen(e *unstable.Node, left int) int {
+	switch e.Kind {
+	case unstable.Table, unstable.ArrayTable, unstable.KeyValue:
+		for it := e.Key(); it.Next(); {
+			left--
+		}
+		if e.Kind == unstable.KeyValue && left >= 0 {
+			return deepen(e.Value(), left)
+		}
+	case unstable.InlineTable, unstable.Array:
+		if left--; left < 0 {
+			return left
+		}
+		least := left
+		for it := e.Children(); it.Next() && least >= 0; {
+			least = min(least, deepen(it.Node(), left))
+		}
+		return least
+	}
+	return left
 }
 
 // indexer finds the line of every key and value of a document that parses.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,6 +106,48 @@ func TestProjectOnlyTightens(t *testing.T) {
 	}
 	if _, err := config.ReadProject(root, ""); err == nil {
 		t.Error("a project file that is a directory was passed over")
+	}
+}
+
+// A link that leads nowhere is no missing file: what it was to forbid would be allowed.
+func TestALinkThatLeadsNowhereIsNotPassedOver(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(root, config.ProjectFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.ReadProject(root, ""); err == nil || !strings.Contains(err.Error(), config.ProjectFile+": it is a link to a file that does not exist") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A project file comes with the code of strangers: what is nested absurdly deep costs
+// nothing, and a thousand faults make no message of a thousand lines.
+func TestHostileProjectFiles(t *testing.T) {
+	deep, many := "it is nested more than 32 levels deep", "this and 7980 more are wrong"
+	for name, c := range map[string]struct{ text, want string }{
+		"a dotted key":     {"# x\n" + strings.Repeat("a.", 32_000) + "a = 1", ":2: " + deep},
+		"a header":         {"[" + strings.Repeat("a.", 32_000) + "a]", ":1: " + deep},
+		"a list of tables": {"[[" + strings.Repeat("a.", 30_000) + "a]]", ":1: " + deep},
+		"lists":            {"deny = " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000), ":1: " + deep},
+		"lists, too many":  {"deny = " + strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000), ":1: "},
+		"tables":           {"deny = [" + strings.Repeat("{a=", 9000) + "1" + strings.Repeat("}", 9000) + "]", ":1: " + deep},
+		"below a header":   {"[a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a]\nb.b.b.b.b.b.b.b.b.b.b.b.b = 1", ":2: " + deep},
+		"many unknown keys": {func() string {
+			var b strings.Builder
+			for i := range 8_001 {
+				fmt.Fprintf(&b, "%x=1\n", i)
+			}
+			return b.String()
+		}(), ":21: " + many},
+		"a long key": {strings.Repeat("a", 60_000) + " = 1", ":1: the file has no key"},
+	} {
+		root := tree(t, map[string]string{config.ProjectFile: c.text})
+		_, err := config.ReadProject(root, "")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %.300v\nwant %s", name, err, c.want)
+		} else if n := len(err.Error()); n > 32<<10 {
+			t.Errorf("%s: a message of %d bytes", name, n)
+		}
 	}
 }
 
