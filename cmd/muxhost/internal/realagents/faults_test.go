@@ -11,5 +11,13 @@ func faults() []fault {
 			agent: "opencode", scene: "subagent", sign: errMute.Error(),
 			what: "opencode does not pass on what its subagents ask, so that a turn would wait for ever; muxhost's recipe has them do nothing that needs asking",
 		},
+		{
+			agent: "gemini", scene: "subagent", sign: "denied by policy",
+			what: "gemini denies itself its subagents when it is driven; where its owner's policy allows them it does not pass on what they ask, and the turn waits until it is cancelled",
+		},
+		{
+			agent: "gemini", scene: "host-ask", sign: "the host's tool was not reached",
+			what: "gemini takes away every tool that is called ask_user when it is driven, the host's too, so that its model never sees it; spawn_subagent and report_todo are offered",
+		},
 	}
 }

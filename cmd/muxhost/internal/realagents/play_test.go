@@ -140,9 +140,26 @@ func (p *play) asked(turn frames.TurnID, seen ...frames.RequestID) (a *frames.Ap
 		return false
 	})
 	if err == nil && a == nil {
-		err = errors.New("the turn ended, and nobody was asked")
+		err = fmt.Errorf("the turn ended, and nobody was asked; its last call came to: %q", p.lastResult())
 	}
 	return a, err
+}
+
+// lastResult is what the last call of the session came to.
+func (p *play) lastResult() (text string) {
+	_, v, err := p.desk.durable(p.sid)
+	if err != nil {
+		return err.Error()
+	}
+	for _, it := range v.Items {
+		if it.Tool != nil {
+			text = ""
+			for _, b := range it.Tool.Content {
+				text += b.Text
+			}
+		}
+	}
+	return text
 }
 
 // answer answers an approval from the phone; both clients must be told.

@@ -31,6 +31,8 @@ type realAgent struct {
 	question func() stubllm.Tool
 	// asking is the config of a session in which it may ask.
 	asking json.RawMessage
+	// hosts calls a tool of the host's.
+	hosts func(name string, a args) stubllm.Tool
 	// flat says that its subagents are not sessions of their own, mute that what they
 	// ask reaches nobody.
 	flat, mute bool
@@ -89,6 +91,11 @@ requires_openai_auth = false
 			}}})
 		},
 		asking: json.RawMessage(`{"collaboration_mode":"plan"}`),
+		hosts: func(name string, a args) stubllm.Tool {
+			t := stubllm.Call(name, a)
+			t.Space = "mcp__muxhost"
+			return t
+		},
 	}
 }
 
@@ -120,6 +127,7 @@ func claude() *realAgent {
 				"header": "Color", "question": "Which color?", "multiSelect": false, "options": colors(),
 			}}})
 		},
+		hosts: prefixed("mcp__muxhost__"),
 	}
 }
 
@@ -152,7 +160,8 @@ func gemini() *realAgent {
 				"agent_name": "generalist", "prompt": prompt,
 			})}}}
 		},
-		flat: true,
+		flat:  true,
+		hosts: prefixed("mcp_muxhost_"),
 	}
 }
 
@@ -187,7 +196,13 @@ func opencode() *realAgent {
 			})}}}
 		},
 		flat: true, mute: true,
+		hosts: prefixed("muxhost_"),
 	}
+}
+
+// prefixed calls tools of the host's by names that begin so.
+func prefixed(prefix string) func(string, args) stubllm.Tool {
+	return func(name string, a args) stubllm.Tool { return stubllm.Call(prefix+name, a) }
 }
 
 func colors() []args {

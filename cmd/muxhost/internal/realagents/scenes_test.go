@@ -30,6 +30,8 @@ func scenes() []scene {
 		{"cancel-stream", nil, cancelStream},
 		{"subagent", func(a *realAgent) bool { return a.delegate != nil }, subagent},
 		{"question", func(a *realAgent) bool { return a.question != nil }, question},
+		{"host-ask", nil, hostAsk},
+		{"host-spawn", nil, hostSpawn},
 		{"killed", nil, killed},
 		{"restart", nil, restart},
 		{"crash", nil, crash},
@@ -241,6 +243,104 @@ func question(p *play) error {
 		return errors.New("the model was not told the answer")
 	}
 	return nil
+}
+
+// hostAsk: the agent asks by the host's own tool, and is told the answer.
+func hostAsk(p *play) error {
+	turn, err := p.prompt("Ask.", toolStep("I ask.", p.agent.hosts("ask_user", args{"questions": []args{{
+		"question": "Which metal?", "options": []args{{"label": "Copper"}, {"label": "Silver"}},
+	}}})), stubllm.Step{Text: "Thank you."})
+	if err != nil {
+		return err
+	}
+	err = p.allowing(turn, func(w *watcher) bool { return len(w.questions) > 0 })
+	if err != nil {
+		return err
+	}
+	p.phone.mu.Lock()
+	var q *frames.QuestionRequested
+	for _, q = range p.phone.questions {
+	}
+	p.phone.mu.Unlock()
+	if q.SessionID != p.sid || len(q.Questions) != 1 {
+		return fmt.Errorf("the question is %+v", q)
+	}
+	if err := p.phone.Answer(p.ctx, rpc.QuestionParams{
+		SessionID: q.SessionID, ID: q.ID, Answers: []frames.Answer{{ID: q.Questions[0].ID, Labels: []string{"Silver"}}},
+	}); err != nil {
+		return err
+	}
+	if err := p.completed(turn, "Thank you."); err != nil {
+		return err
+	}
+	if !p.model.chose("Silver", "Copper") {
+		return errors.New("the model was not told the answer")
+	}
+	return nil
+}
+
+// hostSpawn: the agent starts a subagent of another kind by the host's own tool. What
+// that asks is asked in its own session, below.
+func hostSpawn(p *play) error {
+	turn, err := p.prompt("Spawn.", toolStep("I spawn.", p.agent.hosts("spawn_subagent", args{
+		"agent": "shell", "prompt": "printf spawned | tee spawned.txt",
+	})), stubllm.Step{Text: "Spawned."})
+	if err != nil {
+		return err
+	}
+	var below *frames.ApprovalRequested
+	err = p.allowing(turn, func(w *watcher) bool {
+		for _, a := range w.approvals {
+			if a.ParentSessionID == p.sid {
+				below = a
+			}
+		}
+		return below != nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(p.absent("spawned.txt"), p.answer(below, frames.AllowedOnce)); err != nil {
+		return err
+	}
+	if err := errors.Join(p.completed(turn, "Spawned."), p.holds("spawned.txt", "spawned")); err != nil {
+		return err
+	}
+	_, v, err := p.desk.durable(p.sid)
+	if err == nil && len(v.Children()) != 1 {
+		err = fmt.Errorf("%d children are known, want 1", len(v.Children()))
+	}
+	return err
+}
+
+// allowing allows what the agent asks of its own, until both clients see what done
+// says; it fails once the turn has ended.
+func (p *play) allowing(turn frames.TurnID, done func(*watcher) bool) error {
+	for {
+		var a *frames.ApprovalRequested
+		reached := false
+		if err := p.phone.until(p.ctx, "what the agent wants", func() bool {
+			for _, r := range p.phone.approvals {
+				if r.SessionID == p.sid {
+					a = r
+				}
+			}
+			t := p.phone.turn(p.sid, turn)
+			reached = done(p.phone)
+			return reached || a != nil || t != nil && t.Reason != ""
+		}); err != nil {
+			return err
+		}
+		switch {
+		case reached:
+			return p.both("what the agent wants", done)
+		case a == nil:
+			return errors.New("the turn ended, and the host's tool was not reached")
+		}
+		if err := p.answer(a, frames.AllowedOnce); err != nil {
+			return err
+		}
+	}
 }
 
 // killed: an agent that dies in a turn ends it with an error, and the next prompt
