@@ -1,4 +1,4 @@
-//go:build realagents
+//go:build realagents && linux
 
 package realagents_test
 
@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -18,6 +19,7 @@ import (
 // child is a running `muxhost serve`.
 type child struct {
 	cmd   *exec.Cmd
+	wg    sync.WaitGroup
 	ended chan struct{}
 	err   error // how it ended; guarded by ended
 }
@@ -37,14 +39,15 @@ func startHost(ctx context.Context, dir, addr string) (*child, error) {
 		"MUXHOST_STATE_DIR=" + filepath.Join(dir, "state"), "MUXHOST_CONFIG=" + filepath.Join(dir, "config.toml"),
 	}
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // should this program be killed
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	c := &child{cmd: cmd, ended: make(chan struct{})}
-	go func() { // ends with the process, for which stop and kill wait
+	c.wg.Go(func() { // ends with the process, for which stop and kill wait
 		c.err = cmd.Wait()
 		close(c.ended)
-	}()
+	})
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	for {
@@ -68,6 +71,7 @@ func (c *child) stop() error {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.ended:
+		c.wg.Wait()
 		return c.err
 	case <-time.After(stopTime):
 		c.kill()
@@ -78,7 +82,7 @@ func (c *child) stop() error {
 // kill ends the host as a crash does.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
-	<-c.ended
+	c.wg.Wait()
 }
 
 // configure writes what the host and the agent are told.

@@ -1,4 +1,4 @@
-//go:build realagents
+//go:build realagents && linux
 
 package realagents_test
 
