@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/muxhost/muxhost/host/agent"
-	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
 
 // client is the agent of one session of the host. Its link ends when the agent
@@ -24,6 +23,7 @@ type client struct {
 	busy   sync.WaitGroup // turns; added to under mu, while not closed
 	link   *link          // nil where the agent is gone
 	conf   map[string]json.RawMessage
+	edits  int // of conf
 
 	// What follows is used by one turn, or the opening, at a time.
 	past    past
@@ -53,24 +53,35 @@ func (c *client) connect(ctx context.Context) error {
 	l := newLink(e, c.session)
 	err = c.enter(ctx, l)
 	e.opened(l)
-	if err == nil {
-		err = l.apply(ctx, c.options())
+	for again := err == nil; again; {
+		conf, edits := c.options()
+		err = l.apply(ctx, conf)
+		again = err == nil && !c.linked(l, edits)
 	}
 	if err != nil {
 		err = l.because(err)
 		c.d.part(l)
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.link = l
 	return nil
 }
 
-func (c *client) options() map[string]json.RawMessage {
+// options are those that the session is configured to, and how often that changed.
+func (c *client) options() (conf map[string]json.RawMessage, edits int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maps.Clone(c.conf)
+	return maps.Clone(c.conf), c.edits
+}
+
+// linked makes l the link, unless the options were changed meanwhile.
+func (c *client) linked(l *link, edits int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.edits != edits {
+		return false
+	}
+	c.link = l
+	return true
 }
 
 // live returns the link, after connecting again where the agent is gone.
@@ -134,6 +145,9 @@ func (c *client) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agen
 	if err := c.settle(ctx, t.Emit); err != nil {
 		return agent.Result{}, err
 	}
+	if err := l.mode.calm(ctx, l.ended); err != nil {
+		return agent.Result{}, l.because(err)
+	}
 	c.d.reached(c.past.id, t.ID())
 	r := newRun(ctx, l, t)
 	res, err := r.run(params)
@@ -170,20 +184,20 @@ func (c *client) Configure(ctx context.Context, options json.RawMessage) error {
 	if closed {
 		return errClosed
 	}
+	if _, err := c.d.opt.modeOf(conf); err != nil {
+		return fmt.Errorf("acp: %s: %w", c.d.opt.Name, err)
+	}
 	if l != nil && l.alive() {
 		ctx, cancel := context.WithTimeout(ctx, c.d.opt.StartTimeout)
 		defer cancel()
-		now := maps.Clone(conf)
-		if _, ok := now["mode"]; !ok && l.mode.current() != "" {
-			now["mode"] = acprpc.Marshal(l.mode.current())
-		}
-		if err := l.apply(ctx, now); err != nil {
+		if err := l.reconfigure(ctx, conf); err != nil {
 			return fmt.Errorf("acp: %s: %w", c.d.opt.Name, err)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.Copy(c.conf, conf)
+	c.edits++
 	return nil
 }
 

@@ -62,7 +62,7 @@ func newLink(e *engine, s agent.Session) *link {
 		e: e, d: e.d, opt: e.opt, s: s, conn: e.conn, caps: &e.caps,
 		threads: map[string]*thread{}, ended: make(chan struct{}),
 	}
-	l.mode.modes = append([]string{l.opt.ApprovalMode}, l.opt.Modes...)
+	l.mode.slot, l.mode.changed = make(chan struct{}, 1), make(chan struct{})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.hear()
 	l.lane = newLane(l.opt.Quiet, l.idle)
