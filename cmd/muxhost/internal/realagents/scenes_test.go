@@ -5,6 +5,8 @@ package realagents_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -419,7 +421,7 @@ func (p *play) again(word string, crash bool) error {
 }
 
 // leftovers: commands that stay behind, also in sessions of their own, end with the
-// host. That they do is seen when the rig is closed.
+// session or the host. That they do is seen when the host has ended.
 func leftovers(p *play) error {
 	turn, err := p.prompt("Run.", toolStep("I run.", p.agent.shell(
 		"nohup sleep 7771 >/dev/null 2>&1 & setsid sleep 7772 >/dev/null 2>&1 & (setsid sh -c 'sleep 7773 >/dev/null 2>&1 &' &) ; echo started",
@@ -434,7 +436,10 @@ func leftovers(p *play) error {
 	if err := p.answer(a, frames.AllowedOnce); err != nil {
 		return err
 	}
-	return p.completed(turn, "Started.")
+	err = p.completed(turn, "Started.")
+	behind := slices.DeleteFunc(survivors(p.mark, false), func(s string) bool { return !strings.Contains(s, "sleep 777") })
+	fmt.Fprintf(os.Stderr, "%s left %d commands behind: %q\n", p.agent.name, len(behind), behind)
+	return err
 }
 
 // sceneTime bounds a scene: an agent needs up to a minute where the machine is busy.
