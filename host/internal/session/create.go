@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -127,12 +128,8 @@ func checkSettings(p *frames.Policy, title string, labels map[string]string) err
 		if err := pending.CheckPolicy(*p); err != nil {
 			return &ParamError{"policy", err.Error()}
 		}
-		size := 0
-		for _, r := range p.Rules {
-			size += len(r.Tool) + len(r.Input) + 64
-		}
-		if size > maxInput {
-			return &ParamError{"policy", fmt.Sprintf("its rules take %d bytes, want at most %d", size, maxInput)}
+		if b, err := json.Marshal(p); err != nil || len(b) > maxInput {
+			return &ParamError{"policy", fmt.Sprintf("its rules take %d bytes as JSON, want at most %d", len(b), maxInput)}
 		}
 	}
 	if len(title) > maxTitle {

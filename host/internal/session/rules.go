@@ -86,6 +86,21 @@ func (m *Manager) bequest(own, policy *frames.Policy) *frames.Policy {
 	return m.merge(own, strict(policy))
 }
 
+// bind has a child obey what the operator demands of its agent in its parent's
+// directory, also where its own is another: what forbids an agent there, or a call,
+// is not left by going below it.
+func (m *Manager) bind(c *CreateArgs, cwd string) error {
+	if m.cfg.Rules == nil || c.Cwd == cwd {
+		return nil
+	}
+	added, err := m.cfg.Rules(c.Agent, cwd)
+	if err != nil {
+		return &ParamError{"policy", err.Error()}
+	}
+	c.Policy = m.merge(c.Policy, strict(&added))
+	return nil
+}
+
 // ownOf returns what the record keeps as the client's policy, nil if that is the
 // session's: own, where the operator added something.
 func ownOf(own, policy *frames.Policy) *frames.Policy {
@@ -120,13 +135,14 @@ func (a *actor) review() error {
 		own = a.rec.Policy
 	}
 	p, err := a.m.withRules(own, a.rec.Agent, a.rec.Cwd)
+	if err == nil && a.rec.Policy != nil {
+		p = a.m.merge(p, strict(a.rec.Policy))
+		err = checkSettings(p, "", nil) // both together may be too much
+	}
 	if err != nil {
 		a.log.Warn("the rules for a session could not be read", "error", err)
 		a.complain("the rules for this session could not be read, those that it had hold on: " + err.Error())
 		return nil
-	}
-	if a.rec.Policy != nil {
-		p = a.m.merge(p, strict(a.rec.Policy))
 	}
 	if samePolicy(p, a.rec.Policy) {
 		return nil

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -252,6 +255,37 @@ func TestWakingSessionsOnlyGetStricter(t *testing.T) {
 	})
 }
 
+// Rules that together with those of before are more than a policy holds leave a session
+// that wakes as it was, and it wakes.
+func TestTooManyRulesDoNotKeepASessionFromWaking(t *testing.T) {
+	many := func(prefix string, n, size int) frames.Policy {
+		var p frames.Policy
+		for i := range n {
+			p.Rules = append(p.Rules, rule(prefix+strings.Repeat("<", size)+strconv.Itoa(i), "deny"))
+		}
+		return p
+	}
+	for name, c := range map[string]struct{ before, then frames.Policy }{
+		"many":  {many("a", 900, 1), many("b", 900, 1)},
+		"large": {many("a", 11, 1920), many("b", 11, 1920)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			operated(t, func(r *rig, o *operator) {
+				o.set(c.before, nil)
+				sid := r.create(session.CreateArgs{})
+				was := r.governs(sid)
+				o.set(c.then, nil)
+				r.restart()
+				r.prompt(sid, "x")
+				r.wait()
+				if len(framesOf[*frames.AgentError](r.pub, sid)) != 1 || r.governs(sid) != was {
+					t.Errorf("told %+v", framesOf[*frames.AgentError](r.pub, sid))
+				}
+			})
+		})
+	}
+}
+
 // What the operator allowed once is gone from all sessions that wake after it took
 // that back: also from forks, and from those that were configured meanwhile.
 func TestAllowRulesThatTheOperatorTookBackAreGone(t *testing.T) {
@@ -291,6 +325,51 @@ func TestChildrenInheritNoAllowRulesOfTheOperator(t *testing.T) {
 		kid := r.children(sid)[0]
 		if got, want := r.governs(kid), `{"rules":[{"tool":"c","decision":"allow"},{"tool":"b","decision":"deny"},{"tool":"d","decision":"allow"}]}`; got != want {
 			t.Errorf("the child's policy is %s, want %s", got, want)
+		}
+	})
+}
+
+// A child in another directory obeys what the operator demands of its agent in its
+// parent's too: what is forbidden there is not left by going below it.
+func TestChildrenElsewhereObeyTheRulesOfTheirParentsDirectory(t *testing.T) {
+	var dir string
+	bubble(t, func(r *rig) {
+		dir = r.dir
+		below := filepath.Join(r.dir, "below")
+		if err := os.Mkdir(below, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		spawned := make(chan error, 2)
+		r.agent.on("spawn", func(ctx context.Context, t agent.Turn, _ agent.Prompt) (agent.Result, error) {
+			for _, name := range []string{"scripted", "forbidden"} {
+				_, err := t.Spawn(ctx, agent.Spawn{Agent: name, Cwd: below, Prompt: []frames.ContentBlock{frames.Text("kid")}})
+				spawned <- err
+			}
+			return agent.Result{}, nil
+		})
+		sid := r.create(session.CreateArgs{Policy: &frames.Policy{}})
+		r.prompt(sid, "spawn")
+		r.wait()
+		if err := <-spawned; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-spawned; err == nil || !strings.Contains(err.Error(), "not here") {
+			t.Errorf("an agent that is forbidden in the parent's directory: %v", err)
+		}
+		if got, want := r.governs(r.children(sid)[0]), `{"rules":[{"tool":"late","decision":"deny"}]}`; got != want {
+			t.Errorf("the child's policy is %s, want %s", got, want)
+		}
+	}, func(c *session.Config) {
+		c.Drivers["forbidden"] = newDriver("forbidden")
+		calls := 0
+		c.Rules = func(agent, cwd string) (frames.Policy, error) {
+			switch calls++; {
+			case cwd != dir && dir != "", calls == 1: // the session's own directory is asked about first
+				return frames.Policy{}, nil
+			case agent == "forbidden":
+				return frames.Policy{}, errors.New("not here")
+			}
+			return rules(rule("late", "deny"), rule("x", "allow")), nil
 		}
 	})
 }

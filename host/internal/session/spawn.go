@@ -75,10 +75,14 @@ func (m *Manager) conceiveChild(t *turn, s agent.Spawn) (*birth, error) {
 	m.mu.RLock()
 	up, own, policy := t.a.e.sum, t.a.e.own, t.a.e.policy
 	m.mu.RUnlock()
-	b, err := m.conceive(CreateArgs{
+	c := CreateArgs{
 		Agent: cmp.Or(s.Agent, up.Agent), Cwd: cmp.Or(s.Cwd, up.Cwd), Title: s.Title,
 		Parent: up.SessionID, Config: s.Config, Policy: m.bequest(own, policy),
-	})
+	}
+	if err := m.bind(&c, up.Cwd); err != nil {
+		return nil, err
+	}
+	b, err := m.conceive(c)
 	if err != nil {
 		return nil, err
 	}
