@@ -54,6 +54,10 @@ type Options struct {
 	// session's directory. Otherwise sessions share one, as far as the agent can open
 	// a session again that it lost; that one runs in the home directory.
 	OneSession bool
+	// Apart says that Command only starts the agent, and heeds what lies in the directory
+	// in which it runs, as npx does with settings and programs: it runs in the home
+	// directory, whatever the session's, and finds in [DirEnv] where the agent has to run.
+	Apart bool
 
 	// StartTimeout bounds start, login and session, default 3 min; StartNotice is after
 	// how long a start is told of, default 5 s.

@@ -29,10 +29,17 @@ type peer interface {
 // process is an agent that is a real process.
 type process struct{ *proc.Peer }
 
+// DirEnv is the variable in which a command that is [Options.Apart] finds the directory
+// of its agent.
+const DirEnv = "MUXHOST_AGENT_DIR"
+
 func startProcess(o Options, marks *proc.Marks, s agent.Session) (peer, error) {
-	p, err := marks.Converse(proc.Command{
-		Argv: append([]string{o.Command}, o.Args...), Dir: s.Cwd, Env: slices.Concat(s.Env, o.Env),
-	})
+	dir, env := s.Cwd, slices.Concat(s.Env, o.Env)
+	if o.Apart {
+		dir = home(filepath.VolumeName(dir)+string(filepath.Separator), env)
+		env = append(env, DirEnv+"="+s.Cwd)
+	}
+	p, err := marks.Converse(proc.Command{Argv: append([]string{o.Command}, o.Args...), Dir: dir, Env: env})
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,18 @@ func Detect(env Env) []Found {
 // Find is [Detect] for one recipe.
 func Find(env Env, r Recipe) Found { return env.find(r, env.node()) }
 
+// Apart returns the arguments with which npx, which is called with args to run program,
+// has it run in the directory that the variable dir names, and itself runs elsewhere:
+// npx takes settings and programs from the directory in which it runs, and a session's
+// holds what strangers wrote.
+func Apart(dir, program string, args []string) []string {
+	if runtime.GOOS == "windows" { // what runs there needs no directory
+		return args
+	}
+	script := `cd "$` + dir + `" && exec "$0" "$@"`
+	return append([]string{args[0], "-p", args[1], "--", "sh", "-c", script, program}, args[2:]...)
+}
+
 // node is what is known of node and npx.
 type node struct {
 	path, npx string
@@ -89,6 +101,8 @@ func (e Env) find(r Recipe, n node) Found {
 		f.Note = fmt.Sprintf("install node %d or later with npx, or: npm install -g %s", r.Node, pinned)
 	case n.major != 0 && n.major < r.Node:
 		f.Note = fmt.Sprintf("needs node %d or later, and %s is %s; install a newer one, or put %s on the PATH", r.Node, n.path, n.version, r.Program)
+	case r.Alone && runtime.GOOS == "windows": // see Apart
+		f.Note = "runs through npx in the home directory only; install it: npm install -g " + pinned
 	default:
 		f.State, f.Command = ByNpx, n.npx
 		f.Args = append([]string{"-y", pinned}, r.Args...)

@@ -46,7 +46,8 @@ type Entry struct {
 	State                       State
 	// Recipe is the recipe that it is made by, "" if none.
 	Recipe string
-	// Command is the program and its arguments, nil if there is none.
+	// Command is the program and its arguments as a person would call it, nil if there
+	// is none.
 	Command []string
 	// Mode is the approval mode that is set in every session, "" if none is; Asks says
 	// in words why it asks then.
@@ -149,7 +150,7 @@ func program(a *config.Agent, f recipe.Found, machine recipe.Env, env Env) (Entr
 		Name: f.Name, Kind: config.KindACP, State: State(f.State), Recipe: f.Name, Source: "built-in",
 		Provider: f.Provider, Mode: f.Mode, Asks: f.Asks, Note: f.Note, Node: f.Node, Tools: true,
 	}
-	e.ACP = acp.Options{Modes: f.Modes, StartTimeout: f.Start(), OneSession: f.Alone}
+	e.ACP = acp.Options{Modes: f.Modes, StartTimeout: f.Start(), OneSession: f.Alone, Apart: f.State == recipe.ByNpx}
 	if f.Command != "" {
 		e.Command = append([]string{f.Command}, f.Args...)
 	}
@@ -167,6 +168,9 @@ func program(a *config.Agent, f recipe.Found, machine recipe.Env, env Env) (Entr
 		e.configured(a)
 	}
 	e.finish(set)
+	if e.ACP.Apart {
+		e.ACP.Args = recipe.Apart(acp.DirEnv, f.Program, e.ACP.Args)
+	}
 	return e, err
 }
 
@@ -219,11 +223,8 @@ func (e *Entry) command(a *config.Agent, f recipe.Found, machine recipe.Env) err
 	switch {
 	case p.Command == "" && f.Name == "":
 		return fmt.Errorf("%s: agent %q has no command, and no recipe is named so: give it a command, or a recipe out of %s", a.At, a.Name, strings.Join(recipe.Names(), ", "))
-	case p.Command == "" && p.Args != nil && f.State == recipe.ByNpx:
-		e.Command = append(slices.Clone(e.Command[:3]), p.Args...) // npx -y package
-		return nil
-	case p.Command == "" && p.Args != nil && f.State == recipe.OnPath:
-		e.Command = append([]string{f.Command}, p.Args...)
+	case p.Command == "" && p.Args != nil && f.State != recipe.Missing:
+		e.Command = append(slices.Clone(e.Command[:len(e.Command)-len(f.Recipe.Args)]), p.Args...)
 		return nil
 	case p.Command == "":
 		return nil
@@ -241,6 +242,7 @@ func (e *Entry) command(a *config.Agent, f recipe.Found, machine recipe.Env) err
 	case !recipe.Runs(path):
 		path = ""
 	}
+	e.ACP.Apart = false
 	if path == "" {
 		e.State, e.Command, e.Note = Missing, nil, fmt.Sprintf("%s, which %s names, is no program here", p.Command, a.At)
 		return nil

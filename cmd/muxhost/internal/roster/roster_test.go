@@ -121,6 +121,8 @@ approval-mode = "plan"
 [agents.codex]
 args = ["--x"]
 shared = false
+[agents.qwen]
+command = "nowhere"
 [agents.shell]
 allow = ["shell"]
 [agents.demo]
@@ -146,7 +148,7 @@ enabled = false
 	if w.State != roster.OnPath || w.ACP.Command != filepath.Join(dir, "mine") || w.Mode != "plan" || !slices.Contains(w.ACP.Env, "DISABLE_AUTOUPDATER=1") || w.ACP.Name != "claude-work" {
 		t.Errorf("claude-work is %+v", w)
 	}
-	if c := entry(t, all, "codex"); c.State != roster.ByNpx || !slices.Equal(c.ACP.Args, []string{"-y", "@agentclientprotocol/codex-acp@2.6.0", "--x"}) || !c.ACP.OneSession {
+	if c := entry(t, all, "codex"); c.State != roster.ByNpx || !slices.Equal(c.Command[1:], []string{"-y", "@agentclientprotocol/codex-acp@2.6.0", "--x"}) || !c.ACP.OneSession {
 		t.Errorf("codex is %+v", c)
 	}
 	if s := entry(t, all, "shell"); s.Rules[0].Tool != "shell" || !s.Offered() {
