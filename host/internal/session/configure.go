@@ -31,6 +31,7 @@ func (m *Manager) Configure(ctx context.Context, c ConfigureArgs, placed func(fr
 		if !ok {
 			return ErrNoSession
 		}
+		own = m.given(c.Session, own)
 		var err error
 		if c.Policy, err = m.withRules(own, s.Agent, s.Cwd); err != nil {
 			return err

@@ -86,6 +86,23 @@ func (m *Manager) bequest(own, policy *frames.Policy) *frames.Policy {
 	return m.merge(own, strict(policy))
 }
 
+// given returns what of a policy that a session is configured with is its client's. Who
+// changes a policy reads all of it and writes it back: the operator's allow rules in it
+// stay the operator's, who may take them back.
+func (m *Manager) given(sid frames.SessionID, p *frames.Policy) *frames.Policy {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e := m.dir.byID[sid]
+	if e == nil || e.own == nil || e.policy == nil {
+		return p
+	}
+	own := *p
+	own.Rules = slices.DeleteFunc(slices.Clone(p.Rules), func(r frames.Rule) bool {
+		return r.Decision == pending.RuleAllow && hasRule(e.policy.Rules, r) && !hasRule(e.own.Rules, r)
+	})
+	return &own
+}
+
 // bind has a child obey what the operator demands of its agent in its parent's
 // directory, also where its own is another: what forbids an agent there, or a call,
 // is not left by going below it.

@@ -309,6 +309,28 @@ func TestAllowRulesThatTheOperatorTookBackAreGone(t *testing.T) {
 	})
 }
 
+// A client that reads a policy, changes it and writes it back does not make the
+// operator's allow rules its own.
+func TestAllowRulesThatAreWrittenBackStayTheOperators(t *testing.T) {
+	operated(t, func(r *rig, o *operator) {
+		o.set(rules(rule("a", "allow"), rule("b", "allow")), nil)
+		sid := r.create(session.CreateArgs{Policy: new(rules(rule("b", "allow"), rule("c", "allow")))})
+		p := *r.view(sid).Policy
+		p.Rules = append(p.Rules, rule("d", "deny"))
+		r.configure(session.ConfigureArgs{Session: sid, Policy: &p})
+		if got := r.decides(sid, "a"); got != frames.AllowedOnce {
+			t.Errorf("a: %s, want it allowed still", got)
+		}
+		o.set(frames.Policy{}, nil)
+		r.restart()
+		r.prompt(sid, "x")
+		r.wait()
+		if got, want := r.governs(sid), `{"rules":[{"tool":"b","decision":"allow"},{"tool":"c","decision":"allow"},{"tool":"d","decision":"deny"}]}`; got != want {
+			t.Errorf("the policy is %s, want %s", got, want)
+		}
+	})
+}
+
 // What the operator allows an agent is not passed on to the agents that it spawns;
 // what restricts it, and what the client allowed, is.
 func TestChildrenInheritNoAllowRulesOfTheOperator(t *testing.T) {
