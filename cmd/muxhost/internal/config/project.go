@@ -16,11 +16,8 @@ import (
 // ProjectFile is the name of the project file.
 const ProjectFile = ".muxhost.toml"
 
-// maxProject bounds one project file; maxLevels how many directories are searched.
-const (
-	maxProject = 64 << 10
-	maxLevels  = 256
-)
+// maxProject bounds one project file.
+const maxProject = 64 << 10
 
 // Project is what the project files that hold for a directory say together: the
 // strictest of each.
@@ -78,7 +75,7 @@ func ReadProject(cwd, home string) (*Project, error) {
 func levels(cwd, home string) []string {
 	var dirs []string
 	inHome := -1
-	for dir := filepath.Clean(cwd); len(dirs) < maxLevels; dir = filepath.Dir(dir) {
+	for dir := filepath.Clean(cwd); ; dir = filepath.Dir(dir) {
 		dirs = append(dirs, dir)
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return dirs

@@ -80,6 +80,15 @@ func TestProjectSearchStops(t *testing.T) {
 	}
 }
 
+// However deep a directory lies, the project files above it hold.
+func TestDeepDirectoriesAreNoWayOut(t *testing.T) {
+	root := tree(t, map[string]string{".git/HEAD": "", ".muxhost.toml": "mode = 'deny'"})
+	p, err := config.ReadProject(filepath.Join(root, strings.Repeat("d/", 1000)), root)
+	if err != nil || !p.Deny {
+		t.Errorf("a thousand levels deep: %+v, %v", p, err)
+	}
+}
+
 // What would widen, and what cannot be used, is refused with file and line.
 func TestProjectOnlyTightens(t *testing.T) {
 	for text, want := range map[string]string{

@@ -210,7 +210,7 @@ func (e *Entry) replace(a *config.Agent, f recipe.Found, machine recipe.Env) err
 	o.AuthMethod = p.AuthMethod
 	o.NoSubagents = p.Subagents != nil && !*p.Subagents
 	if p.Shared != nil {
-		o.OneSession = !*p.Shared
+		o.OneSession, o.Shared = !*p.Shared, *p.Shared
 	}
 	o.StartTimeout = cmp.Or(p.StartTimeout, o.StartTimeout)
 	o.IdleStop, o.CancelGrace, o.StallNotice, o.StallTimeout = p.IdleStop, p.CancelGrace, p.StallNotice, p.StallTimeout

@@ -129,7 +129,7 @@ allow = ["shell"]
 enabled = false
 `, getenv("PATH="+dir, "WORK=w", "GEMINI_MODEL=m"))
 	g := entry(t, all, "gemini")
-	if !slices.Equal(g.ACP.Args, []string{"--acp", "--debug"}) || g.ACP.ApprovalMode != "default" || len(g.ACP.Modes) != 0 || g.ACP.OneSession || !strings.HasSuffix(g.Source, ":2") {
+	if !slices.Equal(g.ACP.Args, []string{"--acp", "--debug"}) || g.ACP.ApprovalMode != "default" || len(g.ACP.Modes) != 0 || g.ACP.OneSession || !g.ACP.Shared || !strings.HasSuffix(g.Source, ":2") {
 		t.Errorf("gemini is %+v", g)
 	}
 	if want := []string{"GEMINI_MODEL=m", "WORK=w", "GEMINI_CLI_NO_RELAUNCH=false", "X=1"}; !slices.Equal(g.ACP.Env, want) {
@@ -148,7 +148,7 @@ enabled = false
 	if w.State != roster.OnPath || w.ACP.Command != filepath.Join(dir, "mine") || w.Mode != "plan" || !slices.Contains(w.ACP.Env, "DISABLE_AUTOUPDATER=1") || w.ACP.Name != "claude-work" {
 		t.Errorf("claude-work is %+v", w)
 	}
-	if c := entry(t, all, "codex"); c.State != roster.ByNpx || !slices.Equal(c.Command[1:], []string{"-y", "@agentclientprotocol/codex-acp@2.6.0", "--x"}) || !c.ACP.OneSession {
+	if c := entry(t, all, "codex"); c.State != roster.ByNpx || !slices.Equal(c.Command[1:], []string{"-y", "@agentclientprotocol/codex-acp@2.6.0", "--x"}) || !c.ACP.OneSession || c.ACP.Shared {
 		t.Errorf("codex is %+v", c)
 	}
 	if s := entry(t, all, "shell"); s.Rules[0].Tool != "shell" || !s.Offered() {
