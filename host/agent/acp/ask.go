@@ -26,8 +26,10 @@ func (l *link) permit(in acprpc.Inbound, p permission) {
 	id := acprpc.Plain(p.ToolCall["toolCallId"])
 	d.th.settleLoose()
 	t := d.th.call(id)
-	if !t.ended {
-		delete(p.ToolCall, "status") // it is that of the request
+	delete(p.ToolCall, "status") // it is that of the request
+	if t.ended {
+		t = t.again(p.ToolCall)
+	} else {
 		t.merge(p.ToolCall)
 		d.th.announce(t)
 	}
@@ -110,17 +112,19 @@ func (l *link) ask(ctx context.Context, at desk, t *tool, in acprpc.Inbound, opt
 	if at.ts != nil && !d.Allowed() {
 		at.ts.rejected.Store(true)
 	}
-	if !l.reply(in.ID, permissionAnswer{Outcome: out}) || d.Allowed() && out.Outcome == "selected" {
+	if d.Allowed() && out.Outcome == "selected" {
+		l.reply(in.ID, permissionAnswer{Outcome: out})
 		return
 	}
-	if err != nil && at.ts == nil {
-		at.th.bg.Failed(fmt.Sprintf("%s asked for permission (%s), which was rejected, because nobody could be asked: %v", l.opt.Name, a.Tool.Title, err))
-	}
-	_ = l.lane.do(l.ctx, func() {
-		if at.ts != nil && at.th.turn == at.ts && !t.ended {
+	told := false
+	_ = l.lane.do(l.ctx, func() { // so that what the agent says to it comes after it
+		if told = l.reply(in.ID, permissionAnswer{Outcome: out}); told && at.ts != nil && at.th.turn == at.ts && !t.ended {
 			at.th.refused(t, refusalCode(d), refusal(d, out))
 		}
 	})
+	if told && err != nil && at.ts == nil {
+		at.th.bg.Failed(fmt.Sprintf("%s asked for permission (%s), which was rejected, because nobody could be asked: %v", l.opt.Name, a.Tool.Title, err))
+	}
 }
 
 // choose maps a decision to the agent's options, by their kind. Only a decision

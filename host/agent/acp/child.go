@@ -73,6 +73,9 @@ func (th *thread) subagent(u update) {
 	}
 	kid := th.l.threads[s.id]
 	if kid == nil {
+		if th.l.e.another(s.id, th.l) {
+			return // a session of its own
+		}
 		kid = th.adoptChild(s)
 	}
 	if kid.child == nil {
@@ -146,7 +149,21 @@ func (th *thread) adoptChild(s childState) *thread {
 		return kid
 	}
 	ts.kids, l.kids = append(ts.kids, c), append(l.kids, kid)
+	l.wg.Go(func() { l.untaken(kid, token, c) })
 	return kid
+}
+
+// untaken gives up on a subagent's session whose turn ended without being shown.
+func (l *link) untaken(kid *thread, token string, c agent.Child) {
+	_, _ = c.Wait(l.ctx) // however it ended
+	l.d.mu.Lock()
+	delete(l.d.kids, token)
+	l.d.mu.Unlock()
+	_ = l.lane.do(l.ctx, func() {
+		if kid.opening() {
+			kid.child.abandon()
+		}
+	})
 }
 
 func firstOf(texts ...string) string {

@@ -107,7 +107,8 @@ func (l *link) elicit(in acprpc.Inbound, p elicitation) {
 	d.th.settleLoose()
 	l.attend(in, d, func(ctx context.Context) {
 		out, why := f.ask(ctx, d)
-		if l.reply(in.ID, out) && why != "" && ctx.Err() == nil {
+		failed := why != "" && ctx.Err() == nil // before the answer, which may end the turn
+		if l.reply(in.ID, out) && failed {
 			d.th.bg.Failed(l.opt.Name + " asked a question that has no answer: " + why)
 		}
 	})

@@ -212,7 +212,8 @@ func (e *engine) watch() {
 		break
 	}
 	e.how = e.peer.kill()
-	_, out, log := e.peer.pipes()
+	in, out, log := e.peer.pipes()
+	_ = in.Close() // nobody reads it any more, though somebody may hold it
 	after(e.conn.Done(), pipeDelay)
 	closeReader(out) // somebody unknown may hold it still
 	e.conn.Wait()

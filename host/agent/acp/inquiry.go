@@ -74,7 +74,8 @@ func (l *link) inquire(ctx context.Context, d desk, in acprpc.Inbound, options [
 	if out.Answers == nil && d.ts != nil {
 		d.ts.rejected.Store(true)
 	}
-	if l.reply(in.ID, out) && err != nil && ctx.Err() == nil {
+	failed := err != nil && ctx.Err() == nil
+	if l.reply(in.ID, out) && failed {
 		d.th.bg.Failed(l.opt.Name + " asked a question that has no answer: nobody could be asked: " + err.Error())
 	}
 }

@@ -59,6 +59,8 @@ func (r *router) resolve(p parcel) (to []*link, wait bool) {
 		return []*link{l}, false
 	case r.left[p.session]:
 		return nil, false
+	case p.session == "" && p.in.ID != nil && !r.sole():
+		return nil, false // nobody's, and what is being opened may wait for its answer
 	case r.opening > 0 || r.served == 0:
 		return nil, true
 	case r.sole() || p.session == "" && p.in.ID == nil:
@@ -276,6 +278,14 @@ func (e *engine) disclaim(id string, l *link) {
 			delete(r.owners, id)
 		}
 	})
+}
+
+// another reports whether one of the agent's sessions belongs to another conversation.
+func (e *engine) another(id string, l *link) bool {
+	e.routes.mu.Lock()
+	defer e.routes.mu.Unlock()
+	o := e.routes.owners[id]
+	return o != nil && o != l
 }
 
 // detach removes a conversation. What the agent still says of its sessions goes to

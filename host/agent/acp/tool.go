@@ -63,6 +63,16 @@ func (th *thread) stray(id string) *tool {
 	return t
 }
 
+// again is what a request says of a call that has ended: what was said of that call
+// before counts only where the request says nothing.
+func (t *tool) again(fields map[string]json.RawMessage) *tool {
+	n := &tool{id: t.id, fields: map[string]json.RawMessage{}, meta: map[string]json.RawMessage{}, ended: true}
+	if n.merge(fields); len(n.fields) == 0 {
+		n.fields, n.meta = t.fields, t.meta
+	}
+	return n
+}
+
 // call returns the call that a request is about.
 func (th *thread) call(id string) *tool {
 	if th.turn == nil {
@@ -95,7 +105,10 @@ func (th *thread) toolUpdate(u update) {
 		th.vendorOnce(u)
 		return
 	case known == nil && th.turn == nil:
-		th.stray(id).merge(u.fields) // it belongs to a turn that is over, or to none
+		t := th.stray(id) // it belongs to a turn that is over, or to none
+		if t.merge(u.fields); terminal(t.text("status")) {
+			delete(th.strays, id)
+		}
 		th.vendorOnce(u)
 		return
 	}
@@ -108,10 +121,14 @@ func (th *thread) toolUpdate(u update) {
 		th.announce(t)
 	}
 	th.show(t, text)
-	switch status {
-	case "completed", "failed", "cancelled":
+	if terminal(status) {
 		th.finish(t, status)
 	}
+}
+
+// terminal reports whether a status is the last of a call.
+func terminal(status string) bool {
+	return status == "completed" || status == "failed" || status == "cancelled"
 }
 
 func (t *tool) text(field string) string {
