@@ -444,3 +444,34 @@ func TestWaitsStartAnewOnceResumed(t *testing.T) {
 		})
 	}
 }
+
+// A call that the host would not take for its size is refused here; the connection stays,
+// and what need not be escaped does not count.
+func TestCallThatIsTooLargeIsRefused(t *testing.T) {
+	answer := func(c *hostConn, _ int) {
+		for {
+			if _, _, err := c.sock.Read(c.ctx); err != nil {
+				return
+			}
+			if c.sock.Write(c.ctx, websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"result":{"turnId":"t"}}`)) != nil {
+				return
+			}
+		}
+	}
+	bubble(t, answer, func(t *testing.T, h *fakeHost) {
+		c := h.connect(h.options())
+		say := func(text string) error {
+			_, err := c.Prompt(t.Context(), rpc.PromptParams{SessionID: "s", Content: []frames.ContentBlock{frames.Text(text)}})
+			return err
+		}
+		if e, ok := errors.AsType[*rpc.Error](say(strings.Repeat("x", frames.MaxMessage))); !ok || e.Kind != rpc.KindTooLarge {
+			t.Errorf("Prompt = %v, want too-large", e)
+		}
+		if err := say(strings.Repeat("<", frames.MaxMessage/2)); err != nil {
+			t.Errorf("Prompt = %v", err)
+		}
+		if n := h.connections(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/rpc"
 )
 
@@ -18,6 +19,8 @@ const (
 	// readLimit bounds one message of the host; a whole view may be large.
 	readLimit    = 32 << 20
 	writeTimeout = 30 * time.Second
+	// overhead is what a request has beside its params, at most.
+	overhead = 256
 )
 
 // errNotSent is a call that never left: its connection was over before.
@@ -102,9 +105,13 @@ func (l *link) end(cause error) {
 // call sends a request and waits. The error is errNotSent, a *LostError, that of
 // ctx, or what the host answered.
 func (l *link) call(ctx context.Context, method string, params any, first func([]byte)) (json.RawMessage, error) {
-	raw, err := json.Marshal(params)
+	raw, err := encode(params)
 	if err != nil {
 		return nil, fmt.Errorf("client: params of %s: %w", method, err)
+	}
+	if n := len(raw) + overhead; n > frames.MaxMessage {
+		// The host would end the connection, and the next one with the same call.
+		return nil, rpc.Errorf(rpc.KindTooLarge, "%s: the call has %d bytes, at most %d are taken; send less, or large parts as blobs", method, n, frames.MaxMessage)
 	}
 	id, p := l.register(first)
 	if p == nil {
@@ -131,6 +138,17 @@ func (l *link) call(ctx context.Context, method string, params any, first func([
 		} // else the response still says what the host changed
 		return nil, context.Cause(ctx)
 	}
+}
+
+// encode is params as JSON. Nothing is escaped that need not be: it would count.
+func encode(params any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(params); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // left waits until calls no longer use l.
