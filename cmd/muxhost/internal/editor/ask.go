@@ -72,10 +72,12 @@ func (c *card) request(method string, params obj, then func(acprpc.Response)) {
 	b.conn.Room(b.reading)
 	id, answered := b.conn.Start(method, params)
 	c.call, c.open = id, true
+	b.inflight++ // an answer that is the editor's last word counts, too
 	b.wg.Go(func() {
 		select {
 		case r := <-answered:
 			b.post(func() {
+				b.inflight--
 				if c.waits() && c.open {
 					c.open = false
 					then(r)

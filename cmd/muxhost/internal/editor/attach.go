@@ -28,6 +28,10 @@ type waiter struct {
 // attach follows a session with those below it, and calls then when it is here.
 func (b *bridge) attach(in acprpc.Inbound, sid frames.SessionID, then func(*thread)) {
 	w := waiter{in, then}
+	if waits, ok := b.leaving[sid]; ok {
+		b.leaving[sid] = append(waits, func() { b.attach(in, sid, then) })
+		return
+	}
 	th := b.threads[sid]
 	switch {
 	case th == nil:
@@ -69,7 +73,7 @@ func (b *bridge) subscribed(th *thread, got rpc.SubscribeResult, err error) {
 		return // closed meanwhile
 	}
 	if err != nil {
-		b.lose(th, err)
+		b.drop(th, err)
 		return
 	}
 	th.opening.listed = map[frames.SessionID]bool{}
@@ -79,26 +83,19 @@ func (b *bridge) subscribed(th *thread, got rpc.SubscribeResult, err error) {
 	b.complete(th)
 }
 
-// lose refuses those who wait for a session that cannot be had.
-func (b *bridge) lose(th *thread, err error) {
-	waits := th.opening.waits
-	th.opening = nil
-	b.drop(th)
-	for _, w := range waits {
-		b.fail(w.in, err)
-	}
-}
-
 // noteLive notes that all that is stored of a session has come.
 func (b *bridge) noteLive(f frames.Frame) {
 	var sid frames.SessionID
 	switch f := f.(type) {
 	case *frames.SessionLive:
-		if f.More {
+		if th := b.threads[f.SessionID]; f.More || th != nil && !th.begun {
 			return
 		}
 		sid = f.SessionID
 	case *frames.SessionUnsubscribed:
+		if f.Reason == byRequest {
+			return
+		}
 		sid = f.SessionID
 	default:
 		return

@@ -7,35 +7,47 @@ import (
 	"strings"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 	"github.com/muxhost/muxhost/rpc/client"
 )
 
 const (
 	// maxInline is the largest part of a prompt, in bytes, that is no blob.
 	maxInline = 64 << 10
-	// maxPrompt bounds the text of a prompt that is handed over as it is.
-	maxPrompt = 512 << 10
+	// maxPrompt bounds the text of a prompt, in bytes, as the host does.
+	maxPrompt = 192 << 10
+	// maxParts bounds a prompt as JSON: parts that would pass it are blobs.
+	maxParts = 160 << 10
 )
 
 // contentOf is a prompt of the editor in the contract's form. Large parts become blobs. An
 // error of the type badPrompt is the editor's fault.
 func contentOf(ctx context.Context, c *client.Client, prompt []block) ([]frames.ContentBlock, error) {
 	var out []frames.ContentBlock
-	size := 0
+	text, size := 0, 0
+	for _, in := range prompt {
+		if in.Type == "text" {
+			text += len(in.Text)
+			size += len(acprpc.Marshal(in.Text))
+		}
+	}
+	if text > maxPrompt {
+		return nil, badPrompt(fmt.Sprintf("the text of the prompt has %d bytes, at most %d are taken; send the rest as resources", text, maxPrompt))
+	}
 	for i, in := range prompt {
 		b, data, err := in.contract()
-		if err == nil && len(data) > maxInline {
+		part := len(acprpc.Marshal(b))
+		if err == nil && data != "" && (len(data) > maxInline || size+part > maxParts) {
 			b.Data, b.Text = "", ""
 			b.Blob, _, err = c.WriteBlob(ctx, strings.NewReader(data))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("part %d of the prompt: %w", i, err)
 		}
-		size += len(b.Text) + len(b.Data)
+		if b.Blob == "" && in.Type != "text" {
+			size += part
+		}
 		out = append(out, b)
-	}
-	if size > maxPrompt {
-		return nil, badPrompt(fmt.Sprintf("the text of the prompt has %d bytes, at most %d are taken; send the rest as resources", size, maxPrompt))
 	}
 	return out, nil
 }

@@ -25,6 +25,9 @@ const (
 	partingTime = 5 * time.Second
 	// progressEvery is how often a running tool's output is sent.
 	progressEvery = 200 * time.Millisecond
+	// maxInbox is how much of what the editor said may wait, so that its end is seen
+	// while it does not read.
+	maxInbox = 16
 )
 
 // ErrHostGone is wrapped by what [Serve] returns when the host is gone for good.
@@ -65,6 +68,7 @@ type bridge struct {
 	reading context.Context //nolint:containedctx // see above
 	wg      sync.WaitGroup
 	todo    chan func() // unbuffered: who hands something over waits
+	inbox   chan func() // what the editor said, in order
 
 	host     *client.Client
 	editor   peer
@@ -72,8 +76,9 @@ type bridge struct {
 	dialed   bool
 	opened   bool // the session of the options was handed out
 	calls    int  // requests of the editor under way
-	inflight int  // calls to the host under way
+	inflight int  // calls to the host under way, and answers that the editor owes
 	threads  map[frames.SessionID]*thread
+	leaving  map[frames.SessionID][]func()      // sessions being closed, and what waits for that
 	dirty    map[*thread]map[frames.CallID]bool // whose progress is to be sent
 	tick     <-chan time.Time
 	fatal    error
@@ -93,8 +98,8 @@ func Serve(ctx context.Context, o Options) error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &bridge{
-		o: o, log: o.Logger, todo: make(chan func()), wake: make(chan struct{}, 1),
-		threads: map[frames.SessionID]*thread{}, dirty: map[*thread]map[frames.CallID]bool{}, agents: map[string]bool{},
+		o: o, log: o.Logger, todo: make(chan func()), inbox: make(chan func(), maxInbox), wake: make(chan struct{}, 1),
+		threads: map[frames.SessionID]*thread{}, leaving: map[frames.SessionID][]func(){}, dirty: map[*thread]map[frames.CallID]bool{}, agents: map[string]bool{},
 	}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	reading, stop := context.WithCancel(b.ctx)
@@ -102,7 +107,7 @@ func Serve(ctx context.Context, o Options) error {
 	b.conn = acprpc.New(o.In, o.Out, acprpc.Options{Peer: "the editor", Unanswered: withdrawn, Junk: func(line []byte, why string) {
 		b.log.Warn("a line of the editor is no message", slog.Int("bytes", len(line)), slog.String("why", why))
 	}})
-	b.conn.Run(func(in acprpc.Inbound) { b.post(func() { b.inbound(in) }) })
+	b.conn.Run(func(in acprpc.Inbound) { b.said(func() { b.inbound(in) }) })
 	b.wg.Go(func() {
 		defer stop()
 		select {
@@ -128,9 +133,11 @@ func withdrawn(in acprpc.Inbound) any {
 func (b *bridge) run() error {
 	var gone, late <-chan time.Time
 	ended := b.reading.Done()
-	for b.fatal == nil && (ended != nil || b.inflight > 0) {
+	for b.fatal == nil && (ended != nil || b.inflight > 0 || len(b.inbox) > 0) {
 		select {
 		case f := <-b.todo:
+			f()
+		case f := <-b.inbox:
 			f()
 		case <-b.tick:
 			b.tick = nil
@@ -203,6 +210,14 @@ func (b *bridge) part(err error) {
 func (b *bridge) post(f func()) {
 	select {
 	case b.todo <- f:
+	case <-b.ctx.Done():
+	}
+}
+
+// said hands over what the editor said, from the goroutine that reads it.
+func (b *bridge) said(f func()) {
+	select {
+	case b.inbox <- f:
 	case <-b.ctx.Done():
 	}
 }

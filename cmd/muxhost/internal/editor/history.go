@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 
 	"github.com/muxhost/muxhost/frames"
 )
@@ -133,6 +134,7 @@ func (th *thread) forget(it *frames.Item) {
 // card sends a call with its end, if it has one.
 func (th *thread) card(t *frames.ToolCard) {
 	u := th.call(t)
+	delete(th.running, t.CallID)
 	switch {
 	case t.ResultSeq > 0:
 		maps.Copy(u, th.result(t))
@@ -142,6 +144,32 @@ func (th *thread) card(t *frames.ToolCard) {
 		u["status"] = "failed" // its turn ended without it
 	}
 	th.emit(u)
+}
+
+// ended sends the ends of calls that the editor saw begin.
+func (th *thread) ended() {
+	if len(th.running) == 0 {
+		return
+	}
+	cards := map[frames.CallID]*frames.ToolCard{}
+	for _, it := range th.view.Items {
+		if it.Kind == frames.ItemTool {
+			cards[it.Tool.CallID] = it.Tool
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(th.running)) {
+		t := cards[id]
+		if t != nil && t.Running {
+			continue
+		}
+		th.over(id)
+		u := obj{"status": "failed"} // its turn ended without it, or the log has it no more
+		if t != nil && t.ResultSeq > 0 {
+			u = th.result(t)
+		}
+		u["sessionUpdate"], u["toolCallId"] = "tool_call_update", id
+		th.emit(u)
+	}
 }
 
 // words is the last that a session said, at most n bytes.

@@ -47,7 +47,7 @@ func (b *bridge) prompt(in acprpc.Inbound) {
 		return
 	}
 	pr := &prompt{in: in, id: frames.PromptID(rand.Text()), content: p.Prompt}
-	if !b.conn.Attend(in.ID, func() { b.post(func() { th.withdrawn(pr) }) }) {
+	if !b.conn.Attend(in.ID, func() { b.said(func() { th.withdrawn(pr) }) }) {
 		return // taken back already
 	}
 	th.prompts = append(th.prompts, pr)
@@ -105,6 +105,10 @@ func (b *bridge) say(ctx context.Context, sid frames.SessionID, p *prompt) (rpc.
 func (th *thread) refused(p *prompt, err error) {
 	delete(th.mine, p.id)
 	th.remove(p)
+	if p.cancelled {
+		th.b.conn.Reply(p.in.ID, stopped("cancelled", obj{"message": err.Error()}))
+		return
+	}
 	if bad, ok := errors.AsType[badPrompt](err); ok {
 		th.b.conn.Reject(p.in.ID, acprpc.CodeBadParams, "session/prompt: "+string(bad))
 		return
@@ -149,6 +153,17 @@ func (th *thread) checkPrompts() {
 			if t.PromptID == pr.id && t.Reason != "" {
 				th.finish(pr, t.Reason, t.Message)
 			}
+		}
+	}
+}
+
+// missedPrompts answers prompts that left the queue where nobody can look any more.
+func (th *thread) missedPrompts() {
+	for _, pr := range slices.Clone(th.prompts) {
+		waits := slices.ContainsFunc(th.view.Queue(), func(q frames.QueuedPrompt) bool { return q.PromptID == pr.id })
+		runs := slices.ContainsFunc(th.view.Turns, func(t frames.Turn) bool { return t.PromptID == pr.id })
+		if pr.taken && !waits && !runs {
+			th.finish(pr, frames.TurnCancelled, "")
 		}
 	}
 }

@@ -182,24 +182,41 @@ func (b *bridge) closeSession(in acprpc.Inbound, p sessionParams) error {
 		b.conn.Reply(in.ID, obj{})
 		return nil
 	}
-	th.detach()
 	if th.parent != nil {
+		th.detach()
 		b.conn.Reply(in.ID, obj{})
 		return nil
 	}
-	b.drop(th)
-	b.answer(in, func(ctx context.Context) (func(), error) {
+	b.drop(th, nil)
+	b.leaving[th.id] = nil
+	b.beside(func(ctx context.Context) func() {
 		err := b.host.Unsubscribe(ctx, rpc.UnsubscribeParams{Sessions: []frames.SessionID{th.id}})
-		return func() { b.conn.Reply(in.ID, obj{}) }, err
+		return func() { b.left(in, th.id, err) }
 	})
 	return nil
 }
 
-// drop forgets a session and those below it.
-func (b *bridge) drop(th *thread) {
+// left answers a session/close, and goes on with what waited for it.
+func (b *bridge) left(in acprpc.Inbound, sid frames.SessionID, err error) {
+	if err != nil {
+		b.fail(in, err)
+	} else {
+		b.conn.Reply(in.ID, obj{})
+	}
+	waits := b.leaving[sid]
+	delete(b.leaving, sid)
+	for _, f := range waits {
+		f()
+	}
+}
+
+// drop forgets a session and those below it. What the editor waits for in them is
+// answered: with err, or, where that is nil, as the editor closed them.
+func (b *bridge) drop(th *thread, err error) {
 	for id, other := range b.threads {
 		if other.below(th) {
 			other.withdrawCards()
+			other.end(err)
 			delete(b.dirty, other)
 			delete(b.threads, id)
 		}

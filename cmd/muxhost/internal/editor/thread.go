@@ -1,6 +1,7 @@
 package editor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,9 @@ type thread struct {
 	// own says that the editor opened the session itself; told that it knows of it,
 	// so that updates go out; live that all that was stored has come.
 	own, told, live bool
+	// begun says that what is subscribed has begun; what came before is of an earlier
+	// subscription.
+	begun bool
 	// refold is where the editor's picture ends while the log comes anew.
 	refold *mark
 	mode   string // that the editor was told
@@ -132,8 +136,12 @@ func (th *thread) frame(f frames.Frame) {
 		th.reset()
 		return
 	case *frames.SessionUnsubscribed:
-		th.gone(f.Reason)
+		if f.Reason != byRequest {
+			th.gone(f.Reason)
+		}
 		return
+	case *frames.SessionSubscribed:
+		th.begun = th.begun || f.Since == 0
 	case *frames.AgentError:
 		if th.told {
 			th.tell("error", f.Message)
@@ -145,6 +153,9 @@ func (th *thread) frame(f frames.Frame) {
 			th.b.log.Error("an event cannot be read", slog.Any("error", err))
 			return
 		}
+	}
+	if !th.begun {
+		return
 	}
 	if err := th.view.ApplyFrame(f); err != nil && !errors.Is(err, frames.ErrGap) {
 		th.b.log.Warn("a frame does not fold", slog.Any("error", err))
@@ -197,7 +208,9 @@ func (th *thread) caughtUp() {
 			m.seq = 0
 		}
 		th.items(m.seq)
+		th.ended()
 		th.plan()
+		th.missedPrompts()
 	}
 	th.turned(th.view.TurnID)
 	th.openText()
@@ -209,6 +222,9 @@ func (th *thread) caughtUp() {
 	th.checkPrompts()
 	th.askAll(true)
 }
+
+// byRequest is why a subscription ended that the program ended itself.
+const byRequest = "requested"
 
 // turned notes which turn is open.
 func (th *thread) turned(turn frames.TurnID) {
@@ -222,19 +238,29 @@ func (th *thread) turned(turn frames.TurnID) {
 // gone takes the end of the subscription.
 func (th *thread) gone(reason string) {
 	err := fmt.Errorf("session %s is not to be had any more: %s", th.id, reason)
-	if th.opening != nil {
-		th.b.lose(th, err)
-		return
-	}
-	for _, p := range th.prompts {
-		th.b.fail(p.in, err)
-	}
-	th.prompts = nil
-	if th.told && reason != "requested" {
+	if th.told {
 		th.tell("warning", "This session is not to be had any more: "+reason+".")
 	}
-	th.b.drop(th)
+	th.b.drop(th, err)
 }
+
+// end answers what the editor waits for in a session that is forgotten.
+func (th *thread) end(err error) {
+	if o := th.opening; o != nil {
+		th.opening = nil
+		for _, w := range o.waits {
+			th.b.fail(w.in, cmp.Or(err, errClosed))
+		}
+	}
+	if err != nil {
+		for _, p := range slices.Clone(th.prompts) {
+			th.refused(p, err)
+		}
+	}
+	th.detach()
+}
+
+var errClosed = errors.New("the session above was closed meanwhile")
 
 // detach answers what the editor waits for in a session that it closes.
 func (th *thread) detach() {
