@@ -38,6 +38,10 @@ func (t table) bind(keys []key, other func(name string) string) {
 }
 
 func (t table) unknown(name string, keys []key, other func(string) string) {
+	if len(t.doc.all) >= maxFaults { // nobody is told of it
+		t.fault(name, "%s has no such key", t.name())
+		return
+	}
 	if other != nil {
 		if why := other(name); why != "" {
 			t.fault(name, "%s", why)
