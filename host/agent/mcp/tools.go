@@ -15,8 +15,9 @@ import (
 const spawnTool = "spawn_subagent"
 
 // DefaultRules let spawn_subagent run unasked. They are for whoever configures a
-// host: without them every spawn is asked for. A child works under its parent's
-// policy, so it can do nothing more than the parent. A deny or ask rule beats them.
+// host: without them every spawn is asked for. What restricts a parent restricts its
+// children; beyond that a child of another agent may do unasked what the host's
+// configuration allows that one. A deny or ask rule beats them.
 func DefaultRules() []frames.Rule {
 	return []frames.Rule{{Tool: spawnTool, Decision: "allow"}}
 }
