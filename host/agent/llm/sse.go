@@ -4,14 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"strings"
 )
 
-// maxLine bounds a line of a stream, in bytes.
+// maxLine bounds a line of a stream, and the data of an event, in bytes.
 const maxLine = 8 << 20
+
+var errEndless = errors.New("an event is too large")
 
 // events yields the data of each event of a text/event-stream. Lines end with LF,
 // CRLF or CR; comments and other fields are passed over; an event at the end of
@@ -24,6 +27,7 @@ func events(r io.Reader) iter.Seq2[string, error] {
 		lines.Buffer(make([]byte, 0, 16<<10), maxLine)
 		lines.Split(lineSplitter())
 		var data []string
+		size := 0 // of data
 		first := true
 		for lines.Scan() {
 			line := lines.Text()
@@ -34,7 +38,7 @@ func events(r io.Reader) iter.Seq2[string, error] {
 				if data != nil && !yield(strings.Join(data, "\n"), nil) {
 					return
 				}
-				data = nil
+				data, size = nil, 0
 				continue
 			}
 			name, value, _ := strings.Cut(line, ":")
@@ -44,6 +48,12 @@ func events(r io.Reader) iter.Seq2[string, error] {
 				data = append(data, value)
 			case name == "error" && json.Valid([]byte(value)):
 				data = append(data, `{"error":`+value+`}`)
+			default:
+				continue
+			}
+			if size += len(line); size > maxLine {
+				yield("", fmt.Errorf("reading the stream: %w", errEndless))
+				return
 			}
 		}
 		if err := lines.Err(); err != nil {

@@ -45,6 +45,16 @@ func TestEndlessLineIsAnError(t *testing.T) {
 	}
 }
 
+// An event that never ends is an error, not memory.
+func TestEndlessEventIsAnError(t *testing.T) {
+	if _, err := llm.Events(strings.NewReader(strings.Repeat("data: "+strings.Repeat("x", 1<<10)+"\n", 9<<10))); err == nil {
+		t.Error("an event of 9 MiB was read; want an error")
+	}
+	if _, err := llm.Events(strings.NewReader(strings.Repeat("data: "+strings.Repeat("x", 1<<10)+"\n\n", 9<<10))); err != nil {
+		t.Errorf("many events are %v", err)
+	}
+}
+
 // data makes a stream of JSON events.
 func data(events ...string) string {
 	var b strings.Builder
