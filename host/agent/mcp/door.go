@@ -64,6 +64,7 @@ func newDoor(s *Server, ses agent.Session, token string) *door {
 		Instructions: instructions, Logger: quiet,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	})
+	d.mcp.AddReceivingMiddleware(oneName)
 	d.addTools()
 	d.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return d.mcp },
 		&sdk.StreamableHTTPOptions{Logger: quiet, MaxRequestBodyBytes: maxBody})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -168,7 +169,12 @@ func dial(t *testing.T, o agent.ToolOffer) *sdk.ClientSession {
 
 func dialWith(t *testing.T, o agent.ToolOffer, opt *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
-	c := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, opt)
+	return dialAs(t, o, "test", opt)
+}
+
+func dialAs(t *testing.T, o agent.ToolOffer, name string, opt *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
+	c := sdk.NewClient(&sdk.Implementation{Name: name, Version: "1"}, opt)
 	cs, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{
 		Endpoint: o.URL(), HTTPClient: &http.Client{Transport: bearer(o.Token())}, MaxRetries: -1,
 	}, nil)
@@ -332,6 +338,34 @@ func (r *rig) idle() {
 		case <-tick.C:
 		case <-limit:
 			r.t.Fatal("a call runs still")
+		}
+	}
+}
+
+// Every caller is offered each tool once; one that takes away tools of a name is
+// offered that tool under another name, and can call it.
+func TestToolsGoByANameThatTheCallerKeeps(t *testing.T) {
+	r := start(t, mcp.Options{}, agenttest.Script{})
+	r.begin()
+	for name, want := range map[string]string{
+		"test":                             "ask_user report_todo spawn_subagent",
+		"gemini-cli-mcp-client-for-server": "ask_people report_todo spawn_subagent",
+	} {
+		c := dialAs(t, r.puppet.offer, name, nil)
+		list, err := c.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range list.Tools {
+			names = append(names, tool.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s is offered %s; want %s", name, got, want)
+		}
+		if text, bad := use(t, t.Context(), c, names[0], args{"questions": []args{{"question": "well?"}}}); bad || !strings.Contains(text, "yes") {
+			t.Errorf("%s: %s = %q, error %t; want the answer", name, names[0], text, bad)
 		}
 	}
 }

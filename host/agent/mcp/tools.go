@@ -1,8 +1,10 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -13,6 +15,40 @@ import (
 // spawnTool is the name by which policies know spawning; it is the only tool that a
 // policy is asked about.
 const spawnTool = "spawn_subagent"
+
+// askTool asks people, and askAlias is its name for callers that take away every tool
+// with the first one, whoever's it is (gemini-cli, while it is driven by a host).
+const (
+	askTool  = "ask_user"
+	askAlias = "ask_people"
+)
+
+// oneName lists each tool under one name only.
+func oneName(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		res, err := next(ctx, method, req)
+		if l, ok := res.(*sdk.ListToolsResult); ok && err == nil {
+			hide := askAlias
+			if strings.HasPrefix(caller(req), "gemini-cli") {
+				hide = askTool
+			}
+			l.Tools = slices.DeleteFunc(slices.Clone(l.Tools), func(t *sdk.Tool) bool { return t.Name == hide })
+		}
+		return res, err
+	}
+}
+
+// caller is what the client of a request calls itself, "" if it did not say.
+func caller(req sdk.Request) string {
+	ss, ok := req.GetSession().(*sdk.ServerSession)
+	if !ok {
+		return ""
+	}
+	if p := ss.InitializeParams(); p != nil && p.ClientInfo != nil {
+		return p.ClientInfo.Name
+	}
+	return ""
+}
 
 // DefaultRules let spawn_subagent run unasked. They are for whoever configures a
 // host: without them every spawn is asked for. What restricts a parent restricts its
@@ -58,8 +94,8 @@ func (d *door) addTools() {
 			`"cwd":{"type":"string","description":"the directory it works in, your own or one below it; a relative path starts at yours"},` +
 			`"title":{"type":"string","description":"a few words for people"}}`,
 	}, (*call).spawn)
-	add(d, tool{
-		name: "ask_user", title: "Ask people", doing: "the question has waited", must: []string{"questions"}, quiet: true,
+	asks := tool{
+		name: askTool, title: "Ask people", doing: "the question has waited", must: []string{"questions"}, quiet: true,
 		text: "Asks the people who watch this session and waits for their answer. Use it when a decision is theirs and you cannot go on " +
 			"without it. It approves nothing: what needs approval is asked for by itself. Nobody may be there; then you are told so.",
 		props: `{"questions":{"type":"array","minItems":1,"maxItems":10,"items":{"type":"object","additionalProperties":false,"required":["question"],"properties":{` +
@@ -68,7 +104,10 @@ func (d *door) addTools() {
 			`"items":{"type":"object","additionalProperties":false,"required":["label"],"properties":{"label":{"type":"string"},"description":{"type":"string"}}}},` +
 			`"multiSelect":{"type":"boolean","description":"more than one option may be chosen"},` +
 			`"allowText":{"type":"boolean","description":"people may write something else"}}}}}`,
-	}, (*call).ask)
+	}
+	add(d, asks, (*call).ask)
+	asks.name = askAlias
+	add(d, asks, (*call).ask)
 	add(d, tool{
 		name: "report_todo", title: "Show the plan", doing: "the plan has waited", must: []string{"todos"}, quiet: true,
 		text: "Shows people your plan. Send the whole list every time; it replaces the one before.",

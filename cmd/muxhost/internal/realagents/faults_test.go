@@ -15,9 +15,5 @@ func faults() []fault {
 			agent: "gemini", scene: "subagent", sign: "denied by policy",
 			what: "gemini denies itself its subagents when it is driven; where its owner's policy allows them it does not pass on what they ask, and the turn waits until it is cancelled",
 		},
-		{
-			agent: "gemini", scene: "host-ask", sign: "the host's tool was not reached",
-			what: "gemini takes away every tool that is called ask_user when it is driven, the host's too, so that its model never sees it; spawn_subagent and report_todo are offered",
-		},
 	}
 }

@@ -160,8 +160,13 @@ func gemini() *realAgent {
 				"agent_name": "generalist", "prompt": prompt,
 			})}}}
 		},
-		flat:  true,
-		hosts: prefixed("mcp_muxhost_"),
+		flat: true,
+		hosts: func(name string, a args) stubllm.Tool {
+			if name == "ask_user" {
+				name = "ask_people" // it takes every ask_user away from its model
+			}
+			return prefixed("mcp_muxhost_")(name, a)
+		},
 	}
 }
 
