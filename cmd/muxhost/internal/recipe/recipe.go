@@ -30,8 +30,9 @@ type Recipe struct {
 	// more.
 	Mode, Asks string
 	Modes      []string
-	// Alone says that every session needs a process of its own.
-	Alone bool
+	// Alone says that every session needs a process of its own, Shared that its sessions
+	// may have one together: it keeps apart what each is given, tool servers too.
+	Alone, Shared bool
 	// Env holds NAME=value, PassEnv names that are taken from the host's environment,
 	// beside those that all recipes have.
 	Env, PassEnv []string
@@ -45,7 +46,8 @@ var recipes = []Recipe{
 		Name: "claude", Title: "Claude Code", Provider: "anthropic",
 		Program: "claude-agent-acp", Package: "@agentclientprotocol/claude-agent-acp", Version: "0.101.0", Node: 22,
 		Mode: "default", Modes: []string{"plan"}, // it begins in "auto", in which a model approves
-		Env: []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1"},
+		Shared: true,
+		Env:    []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1"},
 		PassEnv: []string{
 			"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
 			"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR",
@@ -54,7 +56,7 @@ var recipes = []Recipe{
 	{
 		Name: "codex", Title: "Codex", Provider: "openai",
 		Program: "codex-acp", Package: "@agentclientprotocol/codex-acp", Version: "2.6.0", Node: 20,
-		Mode:    "read-only",                                              // it begins in "agent", in which a model approves
+		Mode: "read-only", Shared: true, // it begins in "agent", in which a model approves
 		Env:     []string{"INITIAL_AGENT_MODE=read-only", "NO_BROWSER=1"}, // a login waits for no browser
 		PassEnv: []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME", "MODEL_PROVIDER"},
 	},

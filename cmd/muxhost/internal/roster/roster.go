@@ -150,7 +150,7 @@ func program(a *config.Agent, f recipe.Found, machine recipe.Env, env Env) (Entr
 		Name: f.Name, Kind: config.KindACP, State: State(f.State), Recipe: f.Name, Source: "built-in",
 		Provider: f.Provider, Mode: f.Mode, Asks: f.Asks, Note: f.Note, Node: f.Node, Tools: true,
 	}
-	e.ACP = acp.Options{Modes: f.Modes, StartTimeout: f.Start(), OneSession: f.Alone, Apart: f.State == recipe.ByNpx}
+	e.ACP = acp.Options{Modes: f.Modes, StartTimeout: f.Start(), OneSession: f.Alone, Shared: f.Shared, Apart: f.State == recipe.ByNpx}
 	if f.Command != "" {
 		e.Command = append([]string{f.Command}, f.Args...)
 	}

@@ -92,6 +92,11 @@ func TestWithoutAFileWhatIsHereIsOffered(t *testing.T) {
 		t.Errorf("offered %q", offered)
 	}
 	g := entry(t, all, "gemini")
+	for name, want := range map[string]bool{"claude": true, "codex": true, "opencode": false, "gemini": false, "qwen": false} {
+		if e := entry(t, all, name); e.ACP.Shared != want || e.ACP.OneSession && want {
+			t.Errorf("%s: sessions share a process: %v, want %v", name, e.ACP.Shared, want)
+		}
+	}
 	if g.ACP.Command != filepath.Join(dir, "gemini") || !slices.Equal(g.ACP.Args, []string{"--acp"}) || g.ACP.ApprovalMode != "default" || g.ACP.StartTimeout < time.Minute || !g.ACP.OneSession {
 		t.Errorf("gemini runs %+v", g.ACP)
 	}
@@ -145,7 +150,7 @@ enabled = false
 		t.Errorf("claude is %+v", c)
 	}
 	w := entry(t, all, "claude-work")
-	if w.State != roster.OnPath || w.ACP.Command != filepath.Join(dir, "mine") || w.Mode != "plan" || !slices.Contains(w.ACP.Env, "DISABLE_AUTOUPDATER=1") || w.ACP.Name != "claude-work" {
+	if w.State != roster.OnPath || !w.ACP.Shared || w.ACP.Command != filepath.Join(dir, "mine") || w.Mode != "plan" || !slices.Contains(w.ACP.Env, "DISABLE_AUTOUPDATER=1") || w.ACP.Name != "claude-work" {
 		t.Errorf("claude-work is %+v", w)
 	}
 	if c := entry(t, all, "codex"); c.State != roster.ByNpx || !slices.Equal(c.Command[1:], []string{"-y", "@agentclientprotocol/codex-acp@2.6.0", "--x"}) || !c.ACP.OneSession || c.ACP.Shared {
