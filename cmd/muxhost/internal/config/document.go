@@ -71,22 +71,29 @@ func (f *faults) err() error {
 // the writer of a pipe that is put there meanwhile either. Its error wraps
 // [fs.ErrNotExist] only if nothing is there, not even a link that leads nowhere.
 func readFile(path string, most int64) ([]byte, fs.FileInfo, error) {
-	f, err := openAtOnce(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, lerr := os.Lstat(path); lerr == nil {
 			return nil, nil, &Error{File: path, Text: "it is a link to a file that does not exist; make that file, or remove the link"}
 		}
 	}
+	odd := &Error{File: path, Text: "it is no regular file; put a TOML file there"}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !info.Mode().IsRegular(): // opening a device may do something
+		return nil, nil, odd
+	}
+	f, err := openAtOnce(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
+	if info, err = f.Stat(); err != nil {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, &Error{File: path, Text: "it is no regular file; put a TOML file there"}
+		return nil, nil, odd
 	}
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
