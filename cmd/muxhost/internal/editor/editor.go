@@ -2,7 +2,6 @@ package editor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -299,7 +298,7 @@ func (b *bridge) request(in acprpc.Inbound) {
 		return
 	}
 	var p sessionParams
-	err := json.Unmarshal(in.Params, &p)
+	err := params(in, &p)
 	if err == nil {
 		err = do(in, p)
 	}

@@ -2,6 +2,7 @@ package editor_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -229,4 +230,78 @@ func TestPromptDequeuedUnseenIsAnswered(t *testing.T) {
 			t.Error("the prompt has no answer")
 		}
 	}, short)
+}
+
+// Params that are left out are none; what is wrong with others is said in words.
+func TestParamsMayBeLeftOut(t *testing.T) {
+	virtual(t, func(t *testing.T, r *rig) {
+		f := r.edit("")
+		for _, c := range []struct{ method, params, want string }{
+			{"session/list", `null`, ""},
+			{"session/load", `null`, "session"},
+			{"session/prompt", `[]`, "params is a JSON array"},
+			{"session/new", `{"cwd":5}`, "cwd is a JSON number"},
+		} {
+			_, err := f.call(c.method, json.RawMessage(c.params))
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", c.method, err, c.want)
+			}
+		}
+	})
+}
+
+// Notices are for what happens now: in a session that is loaded, an error is a message.
+func TestNoticesAreNotReplayed(t *testing.T) {
+	virtual(t, func(t *testing.T, r *rig) {
+		f := r.edit(`{"session":{"notices":{}}}`)
+		s := f.open(r)
+		f.stop(f.say(s, "trouble here"))
+		if got := f.seen(s, "notice"); len(got) != 1 || !strings.Contains(got[0].Title, "here") {
+			t.Errorf("notices: %+v", got)
+		}
+		next := r.edit(`{"session":{"notices":{}}}`)
+		next.load(r, s)
+		if got := next.seen(s, "notice"); len(got) != 0 {
+			t.Errorf("notices of the past: %+v", got)
+		}
+		if got := next.text(s, "agent_message_chunk"); !strings.Contains(got, "here") {
+			t.Errorf("text %q, want the error", got)
+		}
+	})
+}
+
+// A session that is deleted under the editor takes its requests back, and answers its
+// prompt.
+func TestDeletedSessionLeavesNothingOpen(t *testing.T) {
+	virtual(t, func(t *testing.T, r *rig) {
+		f, c := r.edit(""), r.other()
+		s := f.open(r)
+		ch, waits := f.say(s, `run {"x":1}`), f.say(s, "say two")
+		f.only()
+		if err := c.Delete(t.Context(), frames.SessionID(s), true); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := f.stop(ch), f.stop(waits); a == "" || b == "" || a == "end_turn" || b == "end_turn" {
+			t.Errorf("the prompts ended %q and %q", a, b)
+		}
+		if _, withdrawn := f.requests(); withdrawn != 1 {
+			t.Errorf("%d withdrawn, want 1", withdrawn)
+		}
+		if other := f.open(r); other == s {
+			t.Error("the deleted session was opened again")
+		}
+	})
+}
+
+// A session that the options name and that cannot be had is refused each time: no other
+// takes its place.
+func TestNamedSessionIsNotReplaced(t *testing.T) {
+	virtual(t, func(t *testing.T, r *rig) {
+		f := r.edit("", func(o *editor.Options) { o.Session = "nobody" })
+		for range 2 {
+			if got, err := f.call("session/new", map[string]any{"cwd": r.cwd, "mcpServers": []int{}}); err == nil {
+				t.Errorf("session/new opened %s", got)
+			}
+		}
+	})
 }

@@ -51,7 +51,7 @@ func (s script) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agent
 }
 
 // do does one command: raw, say and think TEXT, slowly, run INPUT, ask, wait, large KIB, back TEXT,
-// plan, spawn PROMPT, fail, end REASON.
+// plan, spawn PROMPT, trouble TEXT, fail, end REASON.
 func (script) do(ctx context.Context, t agent.Turn, call, verb, rest string) (agent.Result, error) {
 	switch verb {
 	case "say", "think", "slowly", "back":
@@ -85,6 +85,8 @@ func (script) do(ctx context.Context, t agent.Turn, call, verb, rest string) (ag
 			_, err = c.Wait(ctx)
 		}
 		return agent.Result{}, err
+	case "trouble":
+		return agent.Result{}, t.Emit(ctx, frames.ErrorReported{Code: "trouble", Message: rest})
 	case "raw":
 		return agent.Result{}, t.Emit(ctx, raw(call)...)
 	case "end":

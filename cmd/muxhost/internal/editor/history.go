@@ -116,9 +116,9 @@ func (th *thread) item(it *frames.Item) {
 	case frames.ItemCompaction:
 		th.compacted(it.Seq, it.Content)
 	case frames.ItemBlocked:
-		th.tell("warning", "A prompt was refused: "+it.Message)
+		th.remark("warning", "A prompt was refused: "+it.Message)
 	case frames.ItemError:
-		th.tell("error", it.Message)
+		th.remark("error", it.Message)
 	case frames.ItemAgent, frames.ItemApproval, frames.ItemQuestion:
 	}
 }

@@ -3,7 +3,6 @@ package editor
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,7 +32,7 @@ func (b *bridge) prompt(in acprpc.Inbound) {
 		Session frames.SessionID `json:"sessionId"`
 		Prompt  []block          `json:"prompt"`
 	}
-	if err := json.Unmarshal(in.Params, &p); err != nil {
+	if err := params(in, &p); err != nil {
 		b.conn.Reject(in.ID, acprpc.CodeBadParams, "session/prompt: "+err.Error())
 		return
 	}

@@ -3,7 +3,6 @@ package editor
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,7 +24,7 @@ func (b *bridge) initialize(in acprpc.Inbound) {
 		b.conn.Reject(in.ID, acprpc.CodeBadID, "initialize: it was called already")
 		return
 	}
-	if err := json.Unmarshal(in.Params, &b.editor); err != nil {
+	if err := params(in, &b.editor); err != nil {
 		b.conn.Reject(in.ID, acprpc.CodeBadParams, "initialize: "+err.Error())
 		return
 	}
@@ -73,8 +72,8 @@ func (b *bridge) newSession(in acprpc.Inbound, p sessionParams) error {
 		return fmt.Errorf("cwd is %q, want an absolute directory", p.Cwd)
 	}
 	if b.o.Session != "" && !b.opened {
-		b.opened = true
 		b.attach(in, b.o.Session, func(th *thread) {
+			b.opened = true
 			b.conn.Reply(in.ID, th.answer(p))
 			b.ignored(th, p)
 			th.history()

@@ -117,11 +117,16 @@ func (th *thread) emit(update obj) {
 // tell tells the person something that is the program's own, not the agent's.
 func (th *thread) tell(severity, text string) {
 	th = th.shownIn()
-	th.notices++
 	if th.b.editor.notices() {
 		th.emit(obj{"sessionUpdate": "notice", "severity": severity, "title": text})
 		return
 	}
+	th.remark(severity, text)
+}
+
+// remark is tell as part of the transcript, which notices are not.
+func (th *thread) remark(severity, text string) {
+	th.notices++
 	th.emit(obj{
 		"sessionUpdate": "agent_message_chunk", "messageId": fmt.Sprintf("muxhost/%d", th.notices),
 		"content": obj{"type": "text", "text": "\n[muxhost] " + text + "\n"}, "_meta": obj{"muxhost": obj{"notice": severity}},

@@ -2,6 +2,8 @@ package editor
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/muxhost/muxhost/frames"
@@ -47,6 +49,18 @@ func (p *peer) label() string {
 		}
 	}
 	return "editor"
+}
+
+// params reads the params of a request into dst; none are an empty object.
+func params(in acprpc.Inbound, dst any) error {
+	if acprpc.IsNull(in.Params) {
+		return nil
+	}
+	err := json.Unmarshal(in.Params, dst)
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s is a JSON %s, want another type", first(e.Field, "params"), e.Value)
+	}
+	return err
 }
 
 // sessionParams are those of every request about sessions.

@@ -337,6 +337,7 @@ func Plain(raw json.RawMessage) string {
 	return frames.ValidText(string(bytes.TrimSpace(raw)))
 }
 
+// IsNull reports whether raw is null or not there.
 func IsNull(raw json.RawMessage) bool {
 	raw = bytes.TrimSpace(raw)
 	return len(raw) == 0 || string(raw) == "null"
