@@ -64,7 +64,8 @@ type Config struct {
 	// rule is the weakest, yet it also counts in a session whose mode is "deny". It is
 	// called, from several goroutines, when a session is created, spawned, or
 	// configured with a policy: an error refuses that, and its text is shown to the
-	// client. When a session wakes it is called again; it can only make what restricts
+	// client. For one that is spawned in another directory it is called with its parent's
+	// directory first, whose refusals and restrictions hold for it, too. When a session wakes it is called again; it can only make what restricts
 	// the session stricter then, and an error leaves the session as it is.
 	Rules func(agent, cwd string) (frames.Policy, error)
 
