@@ -53,7 +53,7 @@ func (a *app) acp(ctx context.Context, session frames.SessionID, agent string) e
 		out = openWriter{a.stdout}
 	}
 	err := editor.Serve(ctx, editor.Options{
-		In: in, Out: out, Session: session, Agent: agent, Version: version(), Dial: a.dialFor,
+		In: in, Out: out, Session: session, Agent: agent, Version: version(), Dial: a.dialFor, Hint: a.stateHint(),
 		Logger: slog.New(slog.NewTextHandler(a.stderr, nil)),
 	})
 	if errors.Is(err, editor.ErrHostGone) {

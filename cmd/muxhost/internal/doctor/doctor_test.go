@@ -189,7 +189,7 @@ func illFiles() map[string]ill {
 				p.used()
 				p.file(p.in("muxhost.db"), strings.Repeat("x", 1<<16), 0o600)
 			},
-			doctor.Result{"database", doctor.Fail, "", "muxhost check --state-dir X"},
+			doctor.Result{"database", doctor.Fail, "", "muxhost restore --force --state-dir X FILE"},
 		},
 		"database directory": {func(t *testing.T, p *patient) {
 			p.used()

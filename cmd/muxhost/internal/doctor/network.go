@@ -54,7 +54,7 @@ func (v *visit) port() {
 		return
 	}
 	ln, err := v.Listen(v.ctx, "tcp", addr)
-	other := "choose another, such as muxhost serve --listen 127.0.0.1:0, or listen in config.toml"
+	other := "choose another, such as muxhost serve --listen 127.0.0.1:0" + v.Hint + ", or listen in config.toml"
 	switch {
 	case err == nil:
 		_ = ln.Close() // nobody used it

@@ -137,7 +137,7 @@ func (v *visit) examine(path string, size int64) {
 		v.failed("database", err, "muxhost check"+v.Hint+" tells more")
 	case found > 0:
 		v.say("database", Fail, fmt.Sprintf("it is damaged, with %s: %s", count(found, "finding"), first),
-			"muxhost check"+v.Hint+" tells all; restore a backup with muxhost restore --force FILE, which keeps what there is")
+			"muxhost check"+v.Hint+" tells all; restore a backup with muxhost restore --force"+v.Hint+" FILE, which keeps what there is")
 	default:
 		v.say("database", OK, fmt.Sprintf("it opens and is whole, %d KiB", size>>10), "")
 	}
@@ -177,7 +177,7 @@ func (v *visit) disk() {
 	}
 	free, err := v.Free(dir)
 	shown := fmt.Sprintf("%d MiB are free for %s", free>>20, v.StateDir)
-	const fix = "make room, or name a directory on another disk with --state-dir; muxhost serve --keep-total bounds what is kept"
+	fix := "make room, or name a directory on another disk with --state-dir; muxhost serve --keep-total BYTES" + v.Hint + " bounds what is kept"
 	switch {
 	case err != nil:
 		v.say("disk", Info, "how much room is left is not known: "+err.Error(), "")

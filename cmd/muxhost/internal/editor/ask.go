@@ -105,7 +105,7 @@ func (c *card) approval() {
 			case err != nil:
 				b.log.Warn("the input of a call cannot be shown", slog.Any("error", err))
 				c.permission(c.p.Input, []frames.Outcome{frames.Rejected}, fmt.Sprintf(
-					"What is shown is only the start of %d bytes, so it cannot be allowed here. To see all of it: muxhost approve %s", t.Bytes, c.p.ID))
+					"What is shown is only the start of %d bytes, so it cannot be allowed here. To see all of it: muxhost approve %s%s", t.Bytes, c.p.ID, b.o.Hint))
 			default:
 				c.permission(input, slices.DeleteFunc(slices.Clone(c.p.Options), func(o frames.Outcome) bool { return o == frames.AllowedAlways }), "")
 			}
@@ -221,7 +221,7 @@ func (c *card) respond(call func(context.Context) error) {
 			if err == nil || ok && (e.Kind == rpc.KindApprovalNotPending || e.Kind == rpc.KindQuestionNotPending) {
 				return
 			}
-			c.th.tell("error", fmt.Sprintf("Your answer was not taken: %v. If it still waits: muxhost inbox", err))
+			c.th.tell("error", fmt.Sprintf("Your answer was not taken: %v. If it still waits: muxhost inbox%s", err, c.th.b.o.Hint))
 		}
 	})
 }

@@ -47,6 +47,8 @@ type Options struct {
 	Session frames.SessionID
 	// Agent is who runs new sessions, "" for the host's default.
 	Agent string
+	// Hint follows commands that are advised, such as " --state-dir DIR".
+	Hint string
 	// Version is the program's.
 	Version string
 	// Patience is how long the host may be away before it counts as gone: 1 min.

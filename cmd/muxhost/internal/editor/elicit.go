@@ -21,7 +21,7 @@ func noteKey(id string) string { return id + "_note" }
 func (c *card) question() {
 	at := c.th.shownIn()
 	if !c.th.b.editor.forms() {
-		at.tell("warning", fmt.Sprintf("The agent asks:%s\nTo answer: muxhost answer %s", asked(c.p.Questions), c.p.ID))
+		at.tell("warning", fmt.Sprintf("The agent asks:%s\nTo answer: muxhost answer %s%s", asked(c.p.Questions), c.p.ID, c.th.b.o.Hint))
 		return
 	}
 	at.announce()

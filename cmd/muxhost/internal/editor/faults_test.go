@@ -305,3 +305,16 @@ func TestNamedSessionIsNotReplaced(t *testing.T) {
 		}
 	})
 }
+
+// Commands that are advised reach the host that the editor uses.
+func TestAdviceNamesTheHost(t *testing.T) {
+	virtual(t, func(t *testing.T, r *rig) {
+		f, c := r.edit("", func(o *editor.Options) { o.Hint = " --state-dir X" }), r.other()
+		s := f.open(r)
+		f.say(s, "ask")
+		synctest.Wait()
+		if got, want := f.text(s, "agent_message_chunk"), fmt.Sprintf("muxhost answer %s --state-dir X\n", pending(t, c)[0]); !strings.HasSuffix(got, want) {
+			t.Errorf("it was told %q, want %q", got, want)
+		}
+	})
+}
