@@ -318,3 +318,33 @@ func TestAdviceNamesTheHost(t *testing.T) {
 		}
 	})
 }
+
+// What was seen of two blocks at once is not repeated when their turn ended in a part of the
+// log that was trimmed unseen.
+func TestBlocksThatEndedUnseenAreNotRepeated(t *testing.T) {
+	short := func(c *host.Config) { c.Retention = host.Retention{MaxEvents: 20} }
+	virtual(t, func(t *testing.T, r *rig) {
+		f, c := r.edit(""), r.other()
+		s := f.open(r)
+		f.stop(f.say(s, "say before,"))
+		ch := f.say(s, "both a b c d,")
+		<-time.After(2500 * time.Millisecond)
+		r.cut(true)
+		want := "before,a b c d,"
+		for i := range 20 {
+			word := fmt.Sprintf("w%d,", i)
+			want += word
+			prompt(t, c, s, "say "+word)
+			<-time.After(time.Second)
+		}
+		r.cut(false)
+		f.stop(ch)
+		<-time.After(time.Minute)
+		if got := f.text(s, "agent_message_chunk"); got != want {
+			t.Errorf("text %q, want %q", got, want)
+		}
+		if got := f.text(s, "agent_thought_chunk"); got != "a b c d," {
+			t.Errorf("thoughts %q", got)
+		}
+	}, short)
+}

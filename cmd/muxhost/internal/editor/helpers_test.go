@@ -51,7 +51,7 @@ func (s script) Prompt(ctx context.Context, t agent.Turn, p agent.Prompt) (agent
 }
 
 // do does one command: raw, say and think TEXT, slowly, run INPUT, ask, wait, large KIB, back TEXT,
-// plan, spawn PROMPT, trouble TEXT, fail, end REASON.
+// plan, spawn PROMPT, both TEXT, trouble TEXT, fail, end REASON.
 func (script) do(ctx context.Context, t agent.Turn, call, verb, rest string) (agent.Result, error) {
 	switch verb {
 	case "say", "think", "slowly", "back":
@@ -85,6 +85,8 @@ func (script) do(ctx context.Context, t agent.Turn, call, verb, rest string) (ag
 			_, err = c.Wait(ctx)
 		}
 		return agent.Result{}, err
+	case "both":
+		return agent.Result{}, both(ctx, t, rest)
 	case "trouble":
 		return agent.Result{}, t.Emit(ctx, frames.ErrorReported{Code: "trouble", Message: rest})
 	case "raw":
@@ -133,6 +135,19 @@ func speak(ctx context.Context, t agent.Turn, verb, text string) error {
 		return t.Emit(ctx, frames.AssistantRetracted{Blocks: []int{b}, Reason: "a guess"})
 	}
 	return t.Emit(ctx, frames.AssistantMessage{Content: content, Blocks: []int{b}})
+}
+
+// both thinks and says a text at once, a word a second.
+func both(ctx context.Context, t agent.Turn, text string) error {
+	thought, said := t.NewBlock(), t.NewBlock()
+	for word := range strings.SplitAfterSeq(text, " ") {
+		if err := errors.Join(t.Reasoning(ctx, thought, word), t.Text(ctx, said, word)); err != nil {
+			return err
+		}
+		<-time.After(time.Second)
+	}
+	content := []frames.ContentBlock{frames.Text(text)}
+	return t.Emit(ctx, frames.ReasoningMessage{Content: content, Blocks: []int{thought}}, frames.AssistantMessage{Content: content, Blocks: []int{said}})
 }
 
 // run asks for a call, and says how it went.

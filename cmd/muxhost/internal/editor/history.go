@@ -82,6 +82,7 @@ func (th *thread) items(after frames.Seq) {
 			child.past(after)
 		}
 	}
+	th.turned(th.view.TurnID)
 }
 
 // past sends the transcript of a child within that of its parent.
@@ -106,11 +107,11 @@ func (th *thread) item(it *frames.Item) {
 	case frames.ItemUser, frames.ItemSteering, frames.ItemContext:
 		th.input(it.By, it.Seq, it.PromptID, it.Content)
 	case frames.ItemAssistant:
+		th.turned(it.TurnID) // numbers of blocks begin anew with each turn
 		th.message(agentChunk, it.TurnID, it.Seq, it.Content, it.Blocks)
-		th.forget(it)
 	case frames.ItemReasoning:
+		th.turned(it.TurnID)
 		th.message(thoughtChunk, it.TurnID, it.Seq, it.Content, it.Blocks)
-		th.forget(it)
 	case frames.ItemTool:
 		th.card(it.Tool)
 	case frames.ItemCompaction:
@@ -120,14 +121,6 @@ func (th *thread) item(it *frames.Item) {
 	case frames.ItemError:
 		th.remark("error", it.Message)
 	case frames.ItemAgent, frames.ItemApproval, frames.ItemQuestion:
-	}
-}
-
-// forget drops what was noted of the blocks of a turn that is over; numbers begin
-// anew with each turn.
-func (th *thread) forget(it *frames.Item) {
-	if it.TurnID != th.view.TurnID || it.TurnID == "" {
-		clear(th.said)
 	}
 }
 
