@@ -178,3 +178,42 @@ func TestAStuckInputDoesNotOutliveTheAgent(t *testing.T) {
 		}
 	})
 }
+
+// An id that the agent gives to two sessions does not bring what one asks into the other:
+// the second is not opened.
+func TestAnIdOfAnotherSessionIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		asked, closed := map[frames.SessionID]int{}, false
+		h, first := openHost(t, agenttest.Script{Approve: func(_ context.Context, s *agenttest.Session, _ agent.Approval) agent.Decision {
+			asked[s.Info.ID]++
+			return agent.Decision{Outcome: frames.AllowedOnce}
+		}}, driver(t, acp.Options{}, func(f *fake) {
+			for {
+				m, ok := f.recv()
+				switch {
+				case !ok:
+					return
+				case m.Method == "initialize":
+					f.result(m, `{"protocolVersion":1,"agentCapabilities":{`+canClose+`}}`)
+				case m.Method == "session/close":
+					closed = true
+					f.result(m, `{}`)
+				case m.Method == "session/prompt":
+					f.ask("0", "s1", "c1")
+					f.answered("0")
+					f.end(m, "end_turn")
+				case m.ID != nil:
+					f.result(m, `{"sessionId":"s1"}`)
+				}
+			}
+		}))
+		second, err := h.Open(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), `"s1"`) {
+			t.Errorf("Open = %v; want an error that names the id", err)
+		}
+		prompt(t, first)
+		if len(asked) != 1 || asked[first.Info.ID] != 1 || second != nil || closed {
+			t.Errorf("asked in %v, closed %t; want the session that was prompted, still open", asked, closed)
+		}
+	})
+}

@@ -148,8 +148,9 @@ func (l *link) reply(id json.RawMessage, result any) bool {
 	return l.conn.Reply(id, result)
 }
 
-// claim makes messages for one of the agent's sessions come here.
-func (l *link) claim(id string) { l.e.claim(id, l) }
+// claim makes messages for one of the agent's sessions come here. It is false where they
+// go to another link.
+func (l *link) claim(id string) bool { return l.e.claim(id, l) }
 
 // disclaim takes that back.
 func (l *link) disclaim(id string) { l.e.disclaim(id, l) }
@@ -218,6 +219,14 @@ func (l *link) adopt(id string, muted bool) {
 	for _, f := range early {
 		f()
 	}
+}
+
+// unadopt takes back that id is the main session.
+func (l *link) unadopt(ctx context.Context, id string) {
+	_ = l.lane.do(ctx, func() {
+		delete(l.threads, id)
+		l.main = nil
+	})
 }
 
 // idle is run when nothing came for a while.

@@ -180,7 +180,6 @@ func (c *client) enter(ctx context.Context, l *link) error {
 		c.d.reached(o.ID, c.past.last)
 	}
 	l.mode.learn(o)
-	l.claim(o.ID)
 	if err := l.lane.do(ctx, func() {
 		if l.main == nil {
 			l.adopt(o.ID, forked)
@@ -188,6 +187,10 @@ func (c *client) enter(ctx context.Context, l *link) error {
 		l.main.history, l.main.seen = c.session.History, c.past.seq
 	}); err != nil {
 		return err
+	}
+	if !l.claim(o.ID) {
+		l.unadopt(ctx, o.ID)
+		return fmt.Errorf("the agent gave the session the id %q, which another one has that is open", o.ID)
 	}
 	if forked { // it may have told its source's log
 		if err := l.unmute(ctx); err != nil {
@@ -269,17 +272,17 @@ func (l *link) open(ctx context.Context, method, id string) (o opened, err error
 // load makes the agent read its own log, and drops what it tells of that until it
 // has answered and fallen silent: some answer before they have told all.
 func (l *link) load(ctx context.Context, id string) (opened, error) {
-	l.claim(id)
 	if err := l.lane.do(ctx, func() { l.adopt(id, true) }); err != nil {
 		return opened{}, err
 	}
-	o, err := l.open(ctx, "session/load", id)
+	var o opened
+	err := fmt.Errorf("its session %q is open for another one", id)
+	if l.claim(id) {
+		o, err = l.open(ctx, "session/load", id)
+	}
 	if err != nil {
 		l.disclaim(id)
-		_ = l.lane.do(ctx, func() {
-			delete(l.threads, id)
-			l.main = nil
-		})
+		l.unadopt(ctx, id)
 		return o, err
 	}
 	return o, l.unmute(ctx)

@@ -62,13 +62,20 @@ func act(role string) {
 			}
 			fmt.Printf(`{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hi"}}}}` + "\n")
 			if strings.Contains(line, "long") {
-				select {}
+				forever()
 			}
 		}
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
 	}
 	if role == "stubborn" {
-		select {}
+		forever()
+	}
+}
+
+// forever waits; the runtime takes it for no deadlock.
+func forever() {
+	for {
+		<-time.After(time.Hour)
 	}
 }
 

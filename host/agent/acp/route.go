@@ -262,13 +262,16 @@ func (r *router) settled(l *link) {
 	}
 }
 
-// claim makes l the owner of one of the agent's sessions. Messages for it then go into
-// its lane.
-func (e *engine) claim(id string, l *link) {
+// claim makes l the owner of one of the agent's sessions, unless another one owns it.
+// Messages for it then go into its lane.
+func (e *engine) claim(id string, l *link) (mine bool) {
 	e.change(func(r *router) {
-		r.owners[id] = l
-		delete(r.left, id)
+		if o := r.owners[id]; o == nil || o == l {
+			r.owners[id], mine = l, true
+			delete(r.left, id)
+		}
 	})
+	return mine
 }
 
 // disclaim takes that back for a session that could not be opened.
