@@ -365,7 +365,7 @@ func TestAgentOfTheProtocolIsPassedOnAsItWas(t *testing.T) {
 		got := strings.Join(raws, "\n")
 		for _, want := range []string{
 			`{"type":"diff","path":"/f","oldText":"a","newText":"b"}`, `"rawOutput":{"n":1}`, `"line":3`, `"vendor":{"k":"v"}`, `"from a terminal"`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"late","future":[1]}`, `{"sessionUpdate":"notice","severity":"info","title":"A word"}`,
+			`{"sessionUpdate":"tool_call_update","toolCallId":"late","future":[1]}`, `"path":"/late"`, `{"sessionUpdate":"notice","severity":"info","title":"A word"}`,
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("it lacks %s:\n%s", want, got)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -312,8 +313,17 @@ func (th *thread) vendor(e frames.Event) {
 	if !ok || json.Unmarshal(e.Data, &u) != nil || acprpc.Plain(u["sessionUpdate"]) != kind {
 		return
 	}
+	data := e.Data
 	switch kind {
 	case "tool_call", "tool_call_update":
+		var content []json.RawMessage
+		if json.Unmarshal(u["content"], &content) == nil && slices.ContainsFunc(content, foreign) {
+			delete(u, "content") // an empty list would take away what is shown
+			if content = slices.DeleteFunc(content, foreign); len(content) > 0 {
+				u["content"] = acprpc.Marshal(content)
+			}
+			data = acprpc.Marshal(u)
+		}
 	case "available_commands_update":
 	case "notice":
 		if !th.b.editor.notices() {
@@ -328,7 +338,7 @@ func (th *thread) vendor(e frames.Event) {
 		return
 	}
 	th.announce()
-	th.b.send("session/update", obj{"sessionId": th.id, "update": e.Data})
+	th.b.send("session/update", obj{"sessionId": th.id, "update": data})
 }
 
 // plain is a text that may be missing.

@@ -107,6 +107,7 @@ func raw(call string) []frames.Payload {
 				`{"type":"terminal","terminalId":"t"}],"rawOutput":{"n":1},"locations":[{"path":"/f","line":3}],"_meta":{"vendor":{"k":"v"}}}`),
 		},
 		agent.Raw{Type: "acp.agentclientprotocol.com/tool_call_update", Data: json.RawMessage(`{"sessionUpdate":"tool_call_update","toolCallId":"late","future":[1]}`)},
+		agent.Raw{Type: "acp.agentclientprotocol.com/tool_call_update", Data: json.RawMessage(`{"sessionUpdate":"tool_call_update","toolCallId":"later","content":[{"type":"terminal","terminalId":"t"},{"type":"diff","path":"/late"}]}`)},
 		agent.Raw{Type: "acp.agentclientprotocol.com/agent_message_chunk", Data: json.RawMessage(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"twice"},"extra":1}`)},
 		agent.Raw{Type: "acp.agentclientprotocol.com/future_kind", Data: json.RawMessage(`{"sessionUpdate":"future_kind","x":1}`)},
 		agent.Raw{Type: "acp.agentclientprotocol.com/notice", Data: json.RawMessage(`{"sessionUpdate":"notice","severity":"info","title":"A word"}`)},

@@ -28,14 +28,17 @@ func (th *thread) detailsOf(raw json.RawMessage) (d details) {
 	if th.b.agents[th.view.Agent] {
 		_ = json.Unmarshal(raw, &d) // what does not read is not there
 	}
-	// Terminals are the agent's own; their output is in the result's text.
-	d.Content = slices.DeleteFunc(d.Content, func(c json.RawMessage) bool {
-		var t struct {
-			Type string `json:"type"`
-		}
-		return json.Unmarshal(c, &t) != nil || t.Type == "terminal"
-	})
+	d.Content = slices.DeleteFunc(d.Content, foreign)
 	return d
+}
+
+// foreign reports whether content of a call is a terminal: those are the agent's own, and
+// their output is in the result's text.
+func foreign(c json.RawMessage) bool {
+	var t struct {
+		Type string `json:"type"`
+	}
+	return json.Unmarshal(c, &t) != nil || t.Type == "terminal"
 }
 
 // toolEvent sends what became of a call.
