@@ -296,6 +296,30 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
+// A connection that says nothing does not keep the server from closing.
+func TestSilentConnectionsDoNotDelayTheEnd(t *testing.T) {
+	s, err := mcp.New(mcp.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(offer(t, s, agent.Session{}).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	start := time.Now()
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("Close took %v; want at once", d)
+	}
+}
+
 // running lists the goroutines of servers.
 func running() string {
 	var b bytes.Buffer

@@ -53,6 +53,7 @@ type Server struct {
 
 	mu     sync.Mutex // guards what follows; a leaf
 	doors  map[[sha256.Size]byte]*door
+	silent map[net.Conn]struct{} // connections on which nothing came yet
 	closed bool
 }
 
@@ -84,7 +85,7 @@ func New(opt Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mcp: listen on loopback for the agents' tools: %w", err)
 	}
-	s := &Server{opt: opt, addr: ln.Addr().String(), doors: map[[sha256.Size]byte]*door{}, down: make(chan struct{})}
+	s := &Server{opt: opt, addr: ln.Addr().String(), doors: map[[sha256.Size]byte]*door{}, silent: map[net.Conn]struct{}{}, down: make(chan struct{})}
 	_, port, _ := net.SplitHostPort(s.addr)
 	s.hosts = []string{s.addr, net.JoinHostPort("localhost", port)}
 	s.http = &http.Server{
@@ -95,11 +96,17 @@ func New(opt Options) (*Server, error) {
 	return s, nil
 }
 
-// count hangs up on connections over the bound.
+// count hangs up on connections over the bound, and on new ones once the server closes.
 func (s *Server) count(c net.Conn, st http.ConnState) {
+	s.mu.Lock()
+	closed := s.closed
+	if delete(s.silent, c); st == http.StateNew {
+		s.silent[c] = struct{}{}
+	}
+	s.mu.Unlock()
 	switch st {
 	case http.StateNew:
-		if s.conns.Add(1) > maxConns {
+		if s.conns.Add(1) > maxConns || closed {
 			_ = c.Close()
 		}
 	case http.StateClosed, http.StateHijacked:
@@ -155,6 +162,12 @@ func (s *Server) shut() {
 	}
 	for _, d := range doors {
 		d.Close()
+	}
+	s.mu.Lock()
+	silent := slices.Collect(maps.Keys(s.silent))
+	s.mu.Unlock()
+	for _, c := range silent {
+		_ = c.Close() // they would be waited for
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
