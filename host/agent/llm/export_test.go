@@ -2,6 +2,7 @@ package llm
 
 import (
 	"io"
+	"os"
 	"strings"
 )
 
@@ -45,4 +46,13 @@ func Read(stream string) (Answer, error) {
 		a.Calls = append(a.Calls, [2]string{c.name, c.args.String()})
 	}
 	return a, err
+}
+
+// OpenFile opens a file as the tools do, and closes it.
+func OpenFile(root *os.Root, name string) error {
+	f, _, err := regular(root, name)
+	if err == nil {
+		err = f.Close()
+	}
+	return err
 }

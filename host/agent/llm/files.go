@@ -54,23 +54,42 @@ func (c *toolRun) root() (*os.Root, error) {
 	return os.OpenRoot(c.session.Cwd)
 }
 
-// regular opens a regular file for reading; others could block, or do something.
+// regular opens a regular file for reading; others could block, or do something. It
+// looks before it opens, so as not to touch them, and again at what it has opened.
 func regular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	fi, err := root.Stat(name)
+	if err == nil {
+		err = isRegular(fi, name)
+	} else {
+		err = tell(err, name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
 	if err != nil {
 		return nil, nil, tell(err, name)
 	}
-	if fi.IsDir() {
-		return nil, nil, fmt.Errorf("%s is a directory; list it", name)
+	if fi, err = f.Stat(); err != nil {
+		err = tell(err, name)
+	} else {
+		err = isRegular(fi, name)
 	}
-	if !fi.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is no regular file", name)
-	}
-	f, err := root.Open(name)
 	if err != nil {
-		return nil, nil, tell(err, name)
+		_ = f.Close() // nothing was read
+		return nil, nil, err
 	}
 	return f, fi, nil
+}
+
+func isRegular(fi fs.FileInfo, name string) error {
+	switch {
+	case fi.IsDir():
+		return fmt.Errorf("%s is a directory; list it", name)
+	case !fi.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", name)
+	}
+	return nil
 }
 
 // tell says what went wrong with a file in words that a model can use.
@@ -221,10 +240,7 @@ func replace(root *os.Root, name string, data []byte) error {
 	fi, err := root.Lstat(name)
 	switch {
 	case err == nil && fi.Mode().Type() == fs.ModeSymlink:
-		if to, err := root.Stat(name); err == nil && !to.Mode().IsRegular() {
-			return errors.New("it is no regular file")
-		}
-		return root.WriteFile(name, data, mode)
+		return follow(root, name, data, mode)
 	case err == nil && !fi.Mode().IsRegular():
 		return errors.New("it is no regular file")
 	case err == nil:
@@ -248,6 +264,28 @@ func replace(root *os.Root, name string, data []byte) error {
 		_ = root.Remove(tmp)
 	}
 	return err
+}
+
+// follow writes the file that a link leads to.
+func follow(root *os.Root, name string, data []byte, mode fs.FileMode) error {
+	to, err := root.Stat(name)
+	if err == nil && !to.Mode().IsRegular() {
+		return errors.New("it is no regular file")
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|noWait, mode)
+	if err != nil {
+		return err
+	}
+	if to, err = f.Stat(); err == nil && !to.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	return errors.Join(err, f.Close())
 }
 
 type editInput struct {
