@@ -348,3 +348,30 @@ func TestBlocksThatEndedUnseenAreNotRepeated(t *testing.T) {
 		}
 	}, short)
 }
+
+// A session that is closed while it is loaded is closed.
+func TestSessionIsClosedWhileItIsLoaded(t *testing.T) {
+	virtual(t, func(t *testing.T, r *rig) {
+		first, c := r.edit(""), r.other()
+		s := first.open(r)
+		first.stop(first.say(s, "say hello"))
+		f := r.edit("")
+		_, loaded := f.conn.Start("session/load", map[string]any{"sessionId": s, "cwd": r.cwd, "mcpServers": []int{}})
+		_, closed := f.conn.Start("session/close", map[string]string{"sessionId": s})
+		<-loaded
+		if got := <-closed; got.Err != nil {
+			t.Errorf("close: %v", got.Err)
+		}
+		synctest.Wait()
+		n := len(f.seen(s))
+		prompt(t, c, s, "say more")
+		<-time.After(time.Minute)
+		if got := len(f.seen(s)); got != n {
+			t.Errorf("%d updates after the close", got-n)
+		}
+		f.load(r, s)
+		if got := f.text(s, "agent_message_chunk"); !strings.HasSuffix(got, "hellomore") {
+			t.Errorf("loaded again: %q", got)
+		}
+	})
+}

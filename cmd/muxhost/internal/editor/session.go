@@ -177,12 +177,12 @@ func (b *bridge) listSessions(in acprpc.Inbound, p sessionParams) error {
 // closeSession detaches: the session goes on for those who use it.
 func (b *bridge) closeSession(in acprpc.Inbound, p sessionParams) error {
 	th := b.threads[p.SessionID]
-	if th == nil || !th.own {
+	if th == nil || !th.own && th.opening == nil {
 		b.conn.Reply(in.ID, obj{})
 		return nil
 	}
 	if th.parent != nil {
-		th.detach()
+		th.end(nil)
 		b.conn.Reply(in.ID, obj{})
 		return nil
 	}

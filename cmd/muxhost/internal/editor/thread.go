@@ -265,7 +265,7 @@ func (th *thread) end(err error) {
 	th.detach()
 }
 
-var errClosed = errors.New("the session above was closed meanwhile")
+var errClosed = errors.New("the session, or one above it, was closed meanwhile")
 
 // detach answers what the editor waits for in a session that it closes.
 func (th *thread) detach() {
