@@ -202,9 +202,13 @@ func TestEndOfInputDetaches(t *testing.T) {
 		s := f.open(r)
 		f.say(s, `run {"x":1}; say after`)
 		f.only()
+		began := time.Now()
 		f.leave()
 		if err := <-f.done; err != nil {
 			t.Errorf("Serve = %v, want nil", err)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("it ended after %v, want at once", d)
 		}
 		open := pending(t, c)
 		if len(open) != 1 {
