@@ -216,7 +216,12 @@ type Turn interface {
 // Approval describes one tool call that wants permission.
 type Approval struct {
 	Call frames.CallID
+	// Tool is what would run. Names that begin with [OwnTools] are the host's own
+	// tools: a driver hands on no such name that an agent gave.
 	Tool frames.Tool
+	// KindOnly says that Tool.Name is but the agent's word for a kind of call: rules
+	// that allow a tool by its name then do not count, those that ask or deny do.
+	KindOnly bool
 	// Input is the exact input of the call, a JSON value. It is frozen here:
 	// what a person allows is this, byte for byte.
 	Input json.RawMessage
@@ -225,6 +230,9 @@ type Approval struct {
 	// NoAlways withholds the "always" option.
 	NoAlways bool
 }
+
+// OwnTools begins the names by which policies know the host's own tools.
+const OwnTools = "muxhost."
 
 // Decision is the settled outcome of an [Approval].
 type Decision struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/muxhost/muxhost/frames"
@@ -38,9 +39,31 @@ func (l *link) permit(in acprpc.Inbound, p permission) {
 		l.attend(in, d, func(ctx context.Context) { l.inquire(ctx, d, in, p.Options, f) })
 		return
 	}
+	if !slices.ContainsFunc(p.Options, func(o permissionOption) bool { return o.Kind == "allow_once" }) {
+		l.unallowable(in, d, t, p.Options)
+		return
+	}
 	a := agent.Approval{Call: frames.CallID(id), Tool: t.describe(), Input: t.input()}
+	_, a.KindOnly = t.name()
 	l.attend(in, d, func(ctx context.Context) { l.ask(ctx, d, t, in, p.Options, a) })
 }
+
+// unallowable refuses a request that nobody could allow for this one call: asking
+// somebody who may only say no would hold up a person for nothing.
+func (l *link) unallowable(in acprpc.Inbound, d desk, t *tool, options []permissionOption) {
+	if !l.reply(in.ID, permissionAnswer{Outcome: reject(options)}) {
+		return
+	}
+	if d.ts != nil {
+		d.ts.rejected.Store(true)
+		d.th.refuse(t, "rejected", noOnce)
+	} else {
+		d.th.bg.Failed(l.opt.Name + " asked for permission outside of a turn: " + noOnce)
+	}
+}
+
+// noOnce says why a call was refused unasked.
+const noOnce = "Not run: the agent offered no way to allow it once."
 
 // permission keeps what a request says beside the call that it is about: the agent's
 // own options, and whatever is unknown.
@@ -163,7 +186,7 @@ func refusal(d agent.Decision, out outcome) string {
 	var text string
 	switch {
 	case d.Allowed() && out.Outcome != "selected":
-		return "Not run: the agent offered no way to allow it once."
+		return noOnce
 	case d.Outcome == frames.Cancelled:
 		return "Not run: it was cancelled before anybody answered."
 	case d.Outcome == frames.Unavailable:

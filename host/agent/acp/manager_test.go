@@ -119,7 +119,7 @@ func TestTheHostAnswersOutsideTurns(t *testing.T) {
 		}()
 		var root frames.SessionID
 		if err := mgr.Create(t.Context(), session.CreateArgs{
-			Cwd: dir, Policy: &frames.Policy{Rules: []frames.Rule{{Tool: "execute", Decision: "allow"}}},
+			Cwd: dir, Policy: &frames.Policy{Rules: []frames.Rule{{Tool: "*", Decision: "allow"}}},
 		}, func(s frames.Session) { root = s.SessionID }); err != nil {
 			t.Fatal(err)
 		}

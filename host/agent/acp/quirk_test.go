@@ -371,7 +371,7 @@ func TestTheWholeRequestIsShown(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			s := open(t, agenttest.Script{}, driver(t, acp.Options{}, func(f *fake) {
 				f.serve(func(m message) {
-					f.line(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":%s,"options":[]}}`, call)
+					f.line(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":%s,"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}`, call)
 					f.answered("0")
 					f.end(m, "end_turn")
 				})
@@ -541,4 +541,62 @@ func (d withLog) Open(ctx context.Context, s agent.Session) (agent.Agent, error)
 		return nil, errors.New("want a driver with a past")
 	}
 	return past.openWith(ctx, s, d.more)
+}
+
+// An agent cannot pass a call of its own off as a tool of the host's, and what it calls
+// the kind of a call is not taken for the name of a tool; nor is one of several names.
+func TestAnAgentNamesNoToolOfTheHosts(t *testing.T) {
+	for call, want := range map[string]string{
+		`"name":"muxhost.spawn_subagent"`:                           "agent:muxhost.spawn_subagent false",
+		`"kind":"muxhost.spawn_subagent"`:                           "agent:muxhost.spawn_subagent true",
+		`"_meta":{"x":{"toolName":"muxhost.spawn_subagent"}}`:       "agent:muxhost.spawn_subagent false",
+		`"_meta":{"x":{"toolName":"Read"}},"kind":"execute"`:        "Read false",
+		`"_meta":{"x":{"toolName":"Read"},"y":{"toolName":"Bash"}}`: "tool true",
+		`"name":"Bash","_meta":{"x":{"toolName":"Bash"}}`:           "Bash false",
+		`"kind":"execute"`: "execute true",
+		`"title":"ls"`:     "tool true",
+	} {
+		bubble(t, func(t *testing.T) {
+			var got string
+			script := agenttest.Script{Approve: func(_ context.Context, _ *agenttest.Session, a agent.Approval) agent.Decision {
+				got = fmt.Sprintf("%s %t", a.Tool.Name, a.KindOnly)
+				return agent.Decision{Outcome: frames.Rejected, Cause: frames.CauseReply}
+			}}
+			s := open(t, script, driver(t, acp.Options{}, func(f *fake) {
+				f.serve(func(m message) {
+					f.line(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c",%s},`+
+						`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}`, call)
+					f.answered("0")
+					f.end(m, "end_turn")
+				})
+			}))
+			prompt(t, s)
+			if got != want {
+				t.Errorf("%s is asked for as %s; want %s", call, got, want)
+			}
+		})
+	}
+}
+
+// Nobody is asked about what could not be allowed for this one call.
+func TestWhatCannotBeAllowedOnceIsRefusedUnasked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, agenttest.Script{}, driver(t, acp.Options{}, func(f *fake) {
+			f.serve(func(m message) {
+				f.line(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c","title":"ls"},` +
+					`"options":[{"optionId":"a","name":"Always","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]}}`)
+				if a, _ := f.answered("0"); field(a.Result, "outcome", "optionId") != "n" {
+					t.Errorf("answered %s; want the rejection", a.Result)
+				}
+				f.end(m, "end_turn")
+			})
+		}))
+		prompt(t, s)
+		if slices.Contains(s.Types(), frames.ApprovalAskedEvent) {
+			t.Error("somebody was asked")
+		}
+		if r := agenttest.Last[frames.ToolResult](s); !strings.Contains(fmt.Sprint(r), "no way to allow it once") {
+			t.Errorf("the call ended as %+v; want why it was not run", r)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
 
 	"github.com/muxhost/muxhost/host/agent/acp/acprpc"
 )
@@ -138,28 +139,44 @@ func (t *tool) text(field string) string {
 	return acprpc.Plain(t.fields[field])
 }
 
-// name is what the tool is called: by the agent, or else its kind.
-func (t *tool) name() string {
+// name is what the tool is called: by the agent, or else its kind. kindOnly says that
+// it gave no name, or several.
+func (t *tool) name() (name string, kindOnly bool) {
+	names := map[string]bool{}
 	if n := t.text("name"); n != "" {
-		return n
+		names[n] = true
 	}
 	for _, vendor := range t.meta {
 		var m struct {
 			ToolName string `json:"toolName"`
 		}
 		if json.Unmarshal(vendor, &m) == nil && m.ToolName != "" {
-			return frames.ValidText(m.ToolName)
+			names[frames.ValidText(m.ToolName)] = true
+		}
+	}
+	if len(names) == 1 {
+		for n := range names {
+			return claimed(n), false
 		}
 	}
 	if k := t.text("kind"); k != "" {
-		return k
+		return claimed(k), true
 	}
-	return "tool"
+	return "tool", true
+}
+
+// claimed is a name that an agent gave: it cannot be that of a tool of the host's.
+func claimed(name string) string {
+	if strings.HasPrefix(name, agent.OwnTools) {
+		return "agent:" + name
+	}
+	return name
 }
 
 func (t *tool) describe() frames.Tool {
 	title, _ := frames.Preview(t.text("title"), 1<<10)
-	return frames.Tool{Name: t.name(), Kind: t.text("kind"), Title: title}
+	name, _ := t.name()
+	return frames.Tool{Name: name, Kind: t.text("kind"), Title: title}
 }
 
 // input is what the call is about to do, as far as the agent says: its raw input,

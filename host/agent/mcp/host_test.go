@@ -262,7 +262,7 @@ func TestSpawnsAreGatedByThePolicy(t *testing.T) {
 			return nil
 		}
 		cards++
-		if want := `{"agent":"parrot","prompt":"hello","cwd":"` + w.cwd + `"}`; card.Tool.Name != "spawn_subagent" || string(card.Input) != want {
+		if want := `{"agent":"parrot","prompt":"hello","cwd":"` + w.cwd + `"}`; card.Tool.Name != "muxhost.spawn_subagent" || string(card.Input) != want {
 			t.Errorf("people are asked about %s %s, want spawn_subagent %s", card.Tool.Name, card.Input, want)
 		}
 		return w.people.Respond(t.Context(), rpc.ApprovalParams{SessionID: s.ID, ID: card.ID, Outcome: frames.Rejected, Feedback: "not now"})
@@ -271,7 +271,7 @@ func TestSpawnsAreGatedByThePolicy(t *testing.T) {
 	if err != nil || cards != 1 {
 		t.Errorf("%d cards, %v; want 1", cards, err)
 	}
-	_, _, _, c = w.root(rpc.CreateParams{Policy: allow(frames.Rule{Tool: "spawn_subagent", Decision: "deny"})})
+	_, _, _, c = w.root(rpc.CreateParams{Policy: allow(frames.Rule{Tool: "muxhost.spawn_subagent", Decision: "deny"})})
 	if text, bad := use(t, t.Context(), c, "spawn_subagent", args{"agent": "parrot", "prompt": "hello"}); !bad || !strings.Contains(text, "policy does not allow") {
 		t.Errorf("against a deny rule: %q, error %t", text, bad)
 	}

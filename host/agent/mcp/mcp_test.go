@@ -303,7 +303,7 @@ func TestThreeToolsAndNoMore(t *testing.T) {
 // The rules by default let children be spawned and nothing else.
 func TestDefaultRulesAllowSpawningOnly(t *testing.T) {
 	got := mcp.DefaultRules()
-	if len(got) != 1 || got[0].Tool != "spawn_subagent" || got[0].Decision != "allow" {
+	if len(got) != 1 || got[0].Tool != "muxhost.spawn_subagent" || got[0].Decision != "allow" {
 		t.Errorf("DefaultRules = %v", got)
 	}
 }

@@ -87,7 +87,7 @@ func (c *call) spawn(in spawnArgs) (string, error) {
 func (c *call) start(asked json.RawMessage) (agent.Child, error) {
 	var in spawnArgs
 	dec, err := c.turn().Ask(c.ctx, agent.Approval{
-		Tool: frames.Tool{Name: spawnTool, Kind: "other", Title: "Start a subagent"}, Input: asked,
+		Tool: frames.Tool{Name: spawnName, Kind: "other", Title: "Start a subagent"}, Input: asked,
 	})
 	if err != nil {
 		return agent.Child{}, c.failed("the subagent was not started", err)

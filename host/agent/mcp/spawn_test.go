@@ -40,7 +40,7 @@ func TestSpawnReturnsWhatTheChildSaid(t *testing.T) {
 		t.Errorf("the child is %q in %q below %v", kid.Title, kid.Info.Cwd, kid.Parent)
 	}
 	wantInput := `{"agent":"parrot","prompt":"hello","cwd":"` + filepath.Join(cwd, "a", "b") + `","title":"Say it"}`
-	if len(asked) != 1 || asked[0].Tool.Name != "spawn_subagent" || string(asked[0].Input) != wantInput {
+	if len(asked) != 1 || asked[0].Tool.Name != "muxhost.spawn_subagent" || string(asked[0].Input) != wantInput {
 		t.Errorf("the policy was asked for %+v, want once for spawn_subagent with %s", asked, wantInput)
 	}
 }

@@ -10,11 +10,15 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/muxhost/muxhost/frames"
+	"github.com/muxhost/muxhost/host/agent"
 )
 
-// spawnTool is the name by which policies know spawning; it is the only tool that a
-// policy is asked about.
-const spawnTool = "spawn_subagent"
+// spawnTool starts subagents. spawnName is the name by which policies know it, which no
+// agent can give to a call of its own; it is the only tool that a policy is asked about.
+const (
+	spawnTool = "spawn_subagent"
+	spawnName = agent.OwnTools + spawnTool
+)
 
 // askTool asks people, and askAlias is its name for callers that take away every tool
 // with the first one, whoever's it is (gemini-cli, while it is driven by a host).
@@ -55,7 +59,7 @@ func caller(req sdk.Request) string {
 // children; beyond that a child of another agent may do unasked what the host's
 // configuration allows that one. A deny or ask rule beats them.
 func DefaultRules() []frames.Rule {
-	return []frames.Rule{{Tool: spawnTool, Decision: "allow"}}
+	return []frames.Rule{{Tool: spawnName, Decision: "allow"}}
 }
 
 const instructions = "Tools of muxhost, the program that runs this session: start subagents, ask the people who watch it, show them your plan."

@@ -80,8 +80,12 @@ func Judge(p frames.Policy, tool string, canonical []byte) Verdict {
 
 // Decide says what becomes of a call before anybody is asked; line is the session
 // that makes it and those above it, in any order: what p decides, and where that is to ask, whether a grant allows it, which is
-// returned then. A grant beats neither a deny rule nor the mode "deny".
+// returned then. A grant beats neither a deny rule nor the mode "deny". A call of which
+// only the kind is known is allowed by no rule with a name.
 func (t *Table) Decide(p frames.Policy, a *Approval, line ...frames.SessionID) (Verdict, *Grant) {
+	if a.KindOnly {
+		p.Rules = slices.DeleteFunc(slices.Clone(p.Rules), func(r frames.Rule) bool { return decisionOf(r) == Allow && r.Tool != "*" })
+	}
 	v := Judge(p, a.Tool.Name, a.Canonical)
 	if v.Decision != Ask {
 		return v, nil

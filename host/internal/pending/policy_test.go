@@ -122,3 +122,20 @@ func TestDenyRuleBeatsAGrant(t *testing.T) {
 		}
 	})
 }
+
+// A call of which only the kind is known is allowed by no rule with a name; rules for
+// everything allow it, and rules that deny or ask go by the kind too.
+func TestAKindAllowsNothing(t *testing.T) {
+	tab := pending.New(pending.Config{Grants: &disk{}})
+	in := input()
+	in.KindOnly = true
+	for want, rules := range map[pending.Decision][]frames.Rule{
+		pending.Ask:   {rule("shell", "", "allow")},
+		pending.Allow: {rule("shell", "", "allow"), rule("*", "", "allow")},
+		pending.Deny:  {rule("*", "", "allow"), rule("shell", "", "deny")},
+	} {
+		if v, _ := tab.Decide(frames.Policy{Rules: rules}, in, "s1"); v.Decision != want {
+			t.Errorf("Decide by %v = %v, want %v", rules, v.Decision, want)
+		}
+	}
+}

@@ -43,6 +43,8 @@ type Request struct {
 // Approval is a tool call that waits to be allowed.
 type Approval struct {
 	Tool frames.Tool
+	// KindOnly says that Tool.Name is the agent's word for a kind of call.
+	KindOnly bool
 	// Input is the frozen input, byte for byte as the agent gave it; Canonical
 	// its RFC 8785 form and Hash the hex SHA-256 of that.
 	Input     json.RawMessage

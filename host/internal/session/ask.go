@@ -109,7 +109,7 @@ func (m *Manager) freeze(ctx context.Context, a *actor, t *turn, ap agent.Approv
 	k := m.newAsk(a, t, ap.Call, pending.KindApproval)
 	ap.Tool = frames.Tool{Name: clip(ap.Tool.Name), Kind: clip(ap.Tool.Kind), Title: clip(ap.Tool.Title)}
 	p := &pending.Approval{
-		Tool: ap.Tool, Input: bytes.Clone(ap.Input), Reason: clip(ap.Reason),
+		Tool: ap.Tool, KindOnly: ap.KindOnly, Input: bytes.Clone(ap.Input), Reason: clip(ap.Reason),
 		Options: []frames.Outcome{frames.AllowedOnce, frames.AllowedAlways, frames.Rejected},
 	}
 	k.req.Approval = p
