@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,6 +143,9 @@ func (f form) ask(ctx context.Context, d desk) (out elicitationAnswer, why strin
 // formOf makes questions of a form. why says what makes that impossible.
 func formOf(p elicitation) (f form, why string) {
 	if p.Mode == "url" {
+		if u, err := url.Parse(p.URL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			return f, "it names no web address: " + strconv.Quote(p.URL[:min(len(p.URL), 200)])
+		}
 		f.fields = []field{{kind: "url"}}
 		f.questions = []frames.Question{{
 			ID: "url", Question: strings.TrimSpace(p.Message + "\n" + p.URL),

@@ -132,6 +132,10 @@ func TestACrashEndsTheTurn(t *testing.T) {
 		if count[frames.ToolResult](s) != 1 || count[frames.AssistantMessage](s) != 1 {
 			t.Errorf("events:\n%s\nwant the half message, and a result", show(s.Events()))
 		}
+		synctest.Wait()
+		if f := s.Failures(); len(f) != 0 {
+			t.Errorf("told %q beside the turn's own error", f)
+		}
 		prompt(t, s)
 	})
 }

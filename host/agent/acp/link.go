@@ -41,6 +41,8 @@ type link struct {
 	ended   chan struct{} // closed when the agent ended, or the link left it
 	// spent says that the agent's session was closed: the next turn opens it again.
 	spent atomic.Bool
+	// told says that a turn ends with the agent, and tells of it.
+	told  atomic.Bool
 	heard atomic.Int64 // when the agent last said something here, Unix nanoseconds
 
 	// offer is the door to the host's tools, nil if there is none.
@@ -113,7 +115,7 @@ func (l *link) closeSession(id string, patience time.Duration, hurry <-chan stru
 
 // crashed tells of an agent that ended while nobody waited for it.
 func (l *link) crashed() {
-	if l.main == nil || l.main.turn != nil {
+	if l.main == nil || l.main.turn != nil || l.told.Load() {
 		return // whoever waits says it
 	}
 	l.s.Background.Failed(l.opt.Name + " ended (" + l.e.how + ") while no turn ran; the next one starts it again" + l.e.lastWords())

@@ -600,3 +600,49 @@ func TestWhatCannotBeAllowedOnceIsRefusedUnasked(t *testing.T) {
 		}
 	})
 }
+
+// What an agent says is kept as it is only where every client can read it: integers that
+// a double does not hold, and lone surrogates, are kept as text.
+func TestWhatIsNoIJSONIsKeptAsText(t *testing.T) {
+	for input, want := range map[string]string{
+		`{"n":9007199254740991}`:    `{"n":9007199254740991}`,
+		`{"n":1152921504606846976}`: `{"text":"{\"n\":1152921504606846976}"}`,
+		`{"s":"\ud800"}`:            `{"text":"{\"s\":\"\\ud800\"}"}`,
+	} {
+		bubble(t, func(t *testing.T) {
+			s := open(t, agenttest.Script{}, driver(t, acp.Options{}, func(f *fake) {
+				f.serve(func(m message) {
+					f.update(`{"sessionUpdate":"tool_call","toolCallId":"c","title":"t","kind":"read","status":"completed","rawInput":` + input + `}`)
+					f.update(`{"sessionUpdate":"odd_update","value":` + input + `}`)
+					f.end(m, "end_turn")
+				})
+			}))
+			prompt(t, s)
+			if got := string(agenttest.Last[frames.ToolCall](s).Input); got != want {
+				t.Errorf("%s is kept as %s; want %s", input, got, want)
+			}
+			odd := agenttest.Last[agent.Raw](s)
+			if ok := frames.CheckJSON(odd.Data, frames.JSONLimits{IJSON: true}); ok != nil {
+				t.Errorf("the update is kept as %s: %v", odd.Data, ok)
+			}
+		})
+	}
+}
+
+// People are sent to web addresses only.
+func TestOnlyWebAddressesAreOpened(t *testing.T) {
+	for url, want := range map[string]string{"https://example.com/login": "accept", "javascript:alert(1)": "decline", "file:///etc/passwd": "decline", "": "decline"} {
+		bubble(t, func(t *testing.T) {
+			s := open(t, agenttest.Script{}, driver(t, acp.Options{}, func(f *fake) {
+				f.serve(func(m message) {
+					f.line(`{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"sessionId":"s1","mode":"url","message":"Log in","url":%q}}`, url)
+					if a, _ := f.answered("0"); field(a.Result, "action") != want {
+						t.Errorf("%q was answered %s; want %s", url, a.Result, want)
+					}
+					f.end(m, "end_turn")
+				})
+			}))
+			prompt(t, s)
+		})
+	}
+}

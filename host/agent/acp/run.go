@@ -47,6 +47,9 @@ func (r *run) run(params map[string]any) (agent.Result, error) {
 	if err == nil && ts.ctx.Err() == nil {
 		r.awaitKids()
 	}
+	if err != nil && !l.alive() {
+		l.told.Store(true)
+	}
 	over, failed := r.end(l.main)
 	switch {
 	case over:

@@ -188,7 +188,7 @@ func (th *thread) vendor(kind string, raw json.RawMessage) {
 	switch {
 	case len(raw) > maxRaw:
 		raw = acprpc.Marshal(map[string]any{"truncated": th.whole(raw)})
-	case frames.CheckJSON(raw, frames.JSONLimits{}) != nil || !object(raw):
+	case frames.CheckJSON(raw, frames.JSONLimits{IJSON: true}) != nil || !object(raw):
 		raw = acprpc.Marshal(map[string]string{"text": acprpc.Plain(raw)})
 	}
 	th.emit(agent.Raw{Type: vendorType(kind), Data: raw})

@@ -197,7 +197,7 @@ func (t *tool) input() json.RawMessage {
 
 // stored is raw as it can be kept in an event.
 func stored(raw json.RawMessage) json.RawMessage {
-	if frames.CheckJSON(raw, frames.JSONLimits{}) != nil {
+	if frames.CheckJSON(raw, frames.JSONLimits{IJSON: true}) != nil {
 		return acprpc.Marshal(map[string]string{"text": acprpc.Plain(raw)})
 	}
 	return raw
