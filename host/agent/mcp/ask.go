@@ -58,26 +58,26 @@ func (c *call) ask(in askArgs) (string, error) {
 		return "", c.failed("nobody was asked", err)
 	}
 	if a.Outcome != frames.Answered {
-		return "Nobody answered: " + unanswered(a.Cause) + ". Decide by yourself what is safe, or stop and say what you need to know.", nil
+		return unanswered(a.Cause) + ". Decide by yourself what is safe, or stop and say what you need to know.", nil
 	}
 	return answers(qs, a.Answers), nil
 }
 
-// unanswered says why there is no answer.
+// unanswered says why there is no answer. Who dismisses a question has seen it.
 func unanswered(cause frames.Cause) string {
 	switch cause {
 	case frames.CauseReply:
-		return "the question was dismissed"
+		return "It was dismissed"
 	case frames.CauseTimeout:
-		return "the time is up"
+		return "Nobody answered: the time is up"
 	case frames.CausePolicy, frames.CauseModeChange:
-		return "in this session nobody is asked"
+		return "Nobody answered: in this session nobody is asked"
 	case frames.CauseShutdown:
-		return "the host is going down"
+		return "Nobody answered: the host is going down"
 	case frames.CauseAbort, frames.CauseCascade:
-		return "the question was withdrawn"
+		return "Nobody answered: the question was withdrawn"
 	default:
-		return string(cause)
+		return "Nobody answered: " + string(cause)
 	}
 }
 
