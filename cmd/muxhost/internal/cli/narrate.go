@@ -30,6 +30,7 @@ type narrator struct {
 // narrated is what was printed of one session.
 type narrated struct {
 	label  string // "" for the session that was asked for
+	broken bool   // its text ended with a partial message, which the next one continues
 	blocks map[int]*stream
 	calls  map[frames.CallID]*stream
 	names  map[frames.CallID]string
@@ -125,7 +126,7 @@ func (n *narrator) event(sid frames.SessionID, e frames.Event) error {
 	case *frames.AssistantDelta:
 		n.delta(sid, stOf(s.blocks, p.Block), p.From, p.To, p.Text)
 	case *frames.AssistantMessage:
-		n.message(sid, s, p.Content, p.Blocks)
+		return n.message(sid, s, p)
 	case *frames.ReasoningMessage:
 		if len(p.Content) > 0 { // else it is withheld
 			n.note(sid, n.style.Dim("∙ "+n.text(textOf(p.Content))))
@@ -195,6 +196,10 @@ func paren(s string) string {
 }
 
 func (n *narrator) turnEnd(sid frames.SessionID, p *frames.TurnEnd) {
+	if s := n.session(sid); s.broken {
+		s.broken = false
+		n.out.endMessage()
+	}
 	msg := term.Line(string(p.Reason))
 	if p.Message != "" {
 		msg += ": " + term.Line(p.Message)
@@ -273,18 +278,56 @@ func (n *narrator) delta(sid frames.SessionID, st *stream, from, to int, text st
 	}
 }
 
-// message prints what of the blocks has not streamed.
-func (n *narrator) message(sid frames.SessionID, s *narrated, content []frames.ContentBlock, blocks []int) {
-	for i, c := range content {
-		printed := 0
-		if i < len(blocks) {
-			printed = stOf(s.blocks, blocks[i]).printed
-		}
+// message prints what of its blocks has not streamed. A partial one leaves its line
+// open for the one that continues it.
+func (n *narrator) message(sid frames.SessionID, s *narrated, p *frames.AssistantMessage) error {
+	streamed := streamedOf(s, p)
+	for i, c := range p.Content {
+		printed := streamed[i]
 		if printed < len(c.Text) {
 			n.write(sid, c.Text[printed:])
+			printed = len(c.Text)
+		}
+		if t := c.Truncated; t != nil && t.Blob != "" && n.rest != nil && int64(printed) < t.Bytes {
+			if err := n.rest(t.Blob, printed); err != nil {
+				return err
+			}
+			printed = int(t.Bytes)
+		}
+		if len(p.Content) == len(p.Blocks) {
+			stOf(s.blocks, p.Blocks[i]).printed = printed
 		}
 	}
-	n.out.endMessage()
+	if s.broken = p.Partial; !s.broken {
+		n.out.endMessage()
+	}
+	return nil
+}
+
+// streamedOf returns how many bytes of each content of a message are printed. A text
+// that moved on from block to block, after partial messages, lists several for one
+// content: what is printed of them is the beginning of the message.
+func streamedOf(s *narrated, p *frames.AssistantMessage) []int {
+	out := make([]int, len(p.Content))
+	if len(p.Content) == len(p.Blocks) {
+		for i, b := range p.Blocks {
+			out[i] = stOf(s.blocks, b).printed
+		}
+		return out
+	}
+	all := 0
+	for _, b := range p.Blocks {
+		all += stOf(s.blocks, b).printed
+	}
+	for i, c := range p.Content {
+		whole := len(c.Text)
+		if c.Truncated != nil {
+			whole = max(whole, int(c.Truncated.Bytes))
+		}
+		out[i] = min(all, whole)
+		all -= out[i]
+	}
+	return out
 }
 
 // live brings streams up to the open turn as it stands.
@@ -335,8 +378,18 @@ func (n *narrator) settled(o frames.Outcome, c frames.Cause, by *frames.By, more
 
 func (n *narrator) write(sid frames.SessionID, text string) { n.out.stream(n.session(sid).label, text) }
 
-func (n *narrator) note(sid frames.SessionID, line string) {
+// apart begins a line for what is not text of the stream. Where the stream is a result
+// that gets no newline of ours, the notes get it: a person may see both in one place.
+func (n *narrator) apart() {
 	n.out.endLine()
+	if n.out.open && !n.out.left {
+		n.out.left = true
+		n.notes.put("\n")
+	}
+}
+
+func (n *narrator) note(sid frames.SessionID, line string) {
+	n.apart()
 	label := ""
 	if sid != "" {
 		label = n.session(sid).label
@@ -356,6 +409,7 @@ type printer struct {
 	clean term.Cleaner
 	from  string // whose text the open line holds
 	open  bool   // a line is not ended
+	left  bool   // notes have begun a line of their own since it was written
 	err   error
 }
 
@@ -382,7 +436,7 @@ func (p *printer) stream(label, text string) {
 		text = p.labelled(label, text)
 	}
 	p.put(text)
-	p.open = !strings.HasSuffix(text, "\n")
+	p.open, p.left = !strings.HasSuffix(text, "\n"), false
 }
 
 // labelled puts the session's name before each line of text.

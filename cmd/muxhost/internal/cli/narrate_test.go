@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,60 @@ func TestAResultGetsNoNewline(t *testing.T) {
 	s.event(result("c", "no newline"))
 	if out.String() != "no newline" {
 		t.Errorf("printed %q, want the output alone", out.String())
+	}
+}
+
+// A note beside a result that is open begins a line of its own wherever both are seen:
+// the notes get the newline, once, and the result none.
+func TestANoteBesideAResultBeginsALine(t *testing.T) {
+	var both, notes strings.Builder
+	s := &story{t: t, n: newNarrator(&printer{w: &both}, &printer{w: io.MultiWriter(&both, &notes)}, term.Style{})}
+	usage := frames.UsageUpdated{Usage: frames.Usage{InputTokens: 12}}
+	s.event(frames.AssistantDelta{Block: 0, From: 0, To: 1, Text: "Running."})
+	s.event(usage)
+	s.event(usage)
+	s.event(frames.AssistantDelta{Block: 0, From: 1, To: 2, Text: " Ran.\n"})
+	s.event(usage)
+	line := usageText(usage.Usage) + "\n"
+	if want := "Running.\n" + line + line + " Ran.\n" + line; both.String() != want {
+		t.Errorf("seen is %q, want %q", both.String(), want)
+	}
+	if want := "\n" + line + line + line; notes.String() != want {
+		t.Errorf("noted %q, want %q", notes.String(), want)
+	}
+}
+
+// A message that the host keeps in parts is printed as one, byte by byte, whether it
+// streamed or not, ended or not.
+func TestPartialMessagesArePrintedAsOne(t *testing.T) {
+	part := func(b int, text string) frames.AssistantMessage {
+		return frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text(text)}, Blocks: []int{b}, Partial: true}
+	}
+	delta := func(b int, text string) frames.AssistantDelta {
+		return frames.AssistantDelta{Block: b, From: 0, To: 1, Text: text}
+	}
+	whole := frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("one two three")}, Blocks: []int{0, 1, 2}}
+	cut := frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("one")}, Blocks: []int{0, 1, 2}}
+	cut.Content[0].Truncated = &frames.Truncated{Bytes: int64(len("one two three")), Blob: "sha256-00"}
+	for name, events := range map[string][]frames.Payload{
+		"streamed":          {delta(0, "one "), part(0, "one "), delta(1, "two "), part(1, "two "), delta(2, "three"), whole},
+		"the end is late":   {delta(0, "one "), part(0, "one "), delta(1, "tw"), part(1, "two "), delta(2, "th"), whole},
+		"from the log":      {part(0, "one "), part(1, "two "), whole},
+		"whole in parts":    {part(0, "one "), part(1, "two "), part(2, "three"), whole},
+		"cut by the turn":   {delta(0, "one "), part(0, "one "), part(1, "two three"), frames.TurnEnd{Reason: frames.TurnCancelled}},
+		"a long preview":    {delta(0, "one "), part(0, "one "), part(1, "two "), cut},
+		"only the preview":  {cut},
+		"a preview of less": {delta(0, "o"), cut},
+	} {
+		var out strings.Builder
+		s := &story{t: t, n: newNarrator(&printer{w: &out}, &printer{w: io.Discard}, term.Style{})}
+		s.n.rest = func(_ frames.BlobID, from int) error { s.n.write(sid, "one two three"[from:]); return nil }
+		for _, e := range events {
+			s.event(e)
+		}
+		if got, want := out.String(), "one two three\n"; got != want {
+			t.Errorf("%s: printed %q, want %q", name, got, want)
+		}
 	}
 }
 

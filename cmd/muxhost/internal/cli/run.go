@@ -217,7 +217,7 @@ func (w *watcher) frame(ctx context.Context, f frames.Frame) (*frames.TurnEnd, e
 	}
 	w.desk.frame(f)
 	if !w.json && w.desk.unseen() {
-		w.n.out.endLine()
+		w.n.apart()
 		w.desk.show(ctx, w.interact)
 	}
 	if un, ok := f.(*frames.SessionUnsubscribed); ok && un.SessionID == w.sid {

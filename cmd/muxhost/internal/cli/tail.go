@@ -144,7 +144,7 @@ func (a *app) tailFrame(ctx context.Context, n *narrator, d *desk, f frames.Fram
 	}
 	d.frame(f)
 	if live && d.unseen() {
-		n.out.endLine()
+		n.apart()
 		d.show(ctx, false)
 	}
 	return nil
