@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muxhost/muxhost/cmd/muxhost/internal/editor"
-	"github.com/muxhost/muxhost/frames"
 	"github.com/muxhost/muxhost/host"
 	"github.com/muxhost/muxhost/rpc/client"
 )
@@ -33,16 +32,16 @@ the host's configuration says what its agents have.
 stderr is the log. Exits with 3 when the host is gone for a minute.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.acp(cmd.Context(), frames.SessionID(session), agent)
+			return a.acp(cmd.Context(), session, agent)
 		},
 	}
-	cmd.Flags().StringVar(&session, "session", "", "session that the editor's first new session is")
+	cmd.Flags().StringVar(&session, "session", "", "session that the editor's first new session is, by its id or the end of it")
 	cmd.Flags().StringVar(&agent, "agent", "", "agent of new sessions (default: the host's)")
 	return cmd
 }
 
 // acp serves an editor until it ends.
-func (a *app) acp(ctx context.Context, session frames.SessionID, agent string) error {
+func (a *app) acp(ctx context.Context, session, agent string) error {
 	in, feed := io.Pipe()
 	go func() { // ends with stdin, or with the program
 		_, err := io.Copy(feed, a.stdin)
@@ -53,7 +52,7 @@ func (a *app) acp(ctx context.Context, session frames.SessionID, agent string) e
 		out = openWriter{a.stdout}
 	}
 	err := editor.Serve(ctx, editor.Options{
-		In: in, Out: out, Session: session, Agent: agent, Version: version(), Dial: a.dialFor, Hint: a.stateHint(),
+		In: in, Out: out, Session: session, Find: resolveSession, Agent: agent, Version: version(), Dial: a.dialFor, Hint: a.stateHint(),
 		Logger: slog.New(slog.NewTextHandler(a.stderr, nil)),
 	})
 	if errors.Is(err, editor.ErrHostGone) {

@@ -43,8 +43,10 @@ type Options struct {
 	Out io.WriteCloser
 	// Dial is called once, when the editor says who it is.
 	Dial Dialer
-	// Session is what the first session/new opens instead of a new one, "" for none.
-	Session frames.SessionID
+	// Session is what the first session/new opens instead of a new one, "" for none: an
+	// id, or with Find what that finds one by.
+	Session string
+	Find    func(ctx context.Context, c *client.Client, id string) (frames.SessionID, error)
 	// Agent is who runs new sessions, "" for the host's default.
 	Agent string
 	// Hint follows commands that are advised, such as " --state-dir DIR".

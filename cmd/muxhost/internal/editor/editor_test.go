@@ -250,7 +250,7 @@ func TestLoadSendsTheSessionFolded(t *testing.T) {
 		}
 		third := r.edit("")
 		third.must("session/resume", map[string]any{"sessionId": s, "cwd": r.cwd, "mcpServers": []int{}})
-		fourth := r.edit("", func(o *editor.Options) { o.Session = frames.SessionID(s) })
+		fourth := r.edit("", func(o *editor.Options) { o.Session = s })
 		if got := fourth.open(r); got != s {
 			t.Errorf("session/new opened %q, want %q", got, s)
 		}

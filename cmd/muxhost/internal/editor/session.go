@@ -72,12 +72,7 @@ func (b *bridge) newSession(in acprpc.Inbound, p sessionParams) error {
 		return fmt.Errorf("cwd is %q, want an absolute directory", p.Cwd)
 	}
 	if b.o.Session != "" && !b.opened {
-		b.attach(in, b.o.Session, func(th *thread) {
-			b.opened = true
-			b.conn.Reply(in.ID, th.answer(p))
-			b.ignored(th, p)
-			th.history()
-		})
+		b.openNamed(in, p)
 		return nil
 	}
 	create := rpc.CreateParams{Agent: b.o.Agent, Cwd: p.Cwd, RequestID: rand.Text()}
@@ -92,6 +87,24 @@ func (b *bridge) newSession(in acprpc.Inbound, p sessionParams) error {
 		}, err
 	})
 	return nil
+}
+
+// openNamed opens the session of the options.
+func (b *bridge) openNamed(in acprpc.Inbound, p sessionParams) {
+	b.answer(in, func(ctx context.Context) (func(), error) {
+		sid, err := frames.SessionID(b.o.Session), error(nil)
+		if b.o.Find != nil {
+			sid, err = again(ctx, func() (frames.SessionID, error) { return b.o.Find(ctx, b.host, b.o.Session) })
+		}
+		return func() {
+			b.attach(in, sid, func(th *thread) {
+				b.opened = true
+				b.conn.Reply(in.ID, th.answer(p))
+				b.ignored(th, p)
+				th.history()
+			})
+		}, err
+	})
 }
 
 // again repeats a call that can be repeated while connections break.
