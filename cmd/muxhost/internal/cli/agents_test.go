@@ -172,7 +172,7 @@ func TestAgentIsTried(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	file := configured(t, "")
 	r := verb(t, "agents", "test", "mine", "--config", file)
-	for _, want := range []string{"✓ mine started in ", "✓ it is script 7\n", `✓ it acknowledged the mode "careful", in which it asks`, "✓ its modes: auto, careful"} {
+	for _, want := range []string{"✓ mine started in ", "✓ it is script 7\n", `✓ it acknowledged the mode "careful", in which it asks`, "✓ its modes: auto, careful\n✓ each of its sessions has a process of its own\n"} {
 		if r.code != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("test: %+v\nwant %s", r, want)
 		}

@@ -190,8 +190,11 @@ func facts(e roster.Entry, r roster.Report) []string {
 			out = append(out, l.what+roster.Some(l.words))
 		}
 	}
-	if r.Shared {
+	switch {
+	case r.Shared:
 		out = append(out, "its sessions share one process")
+	case e.Kind == config.KindACP:
+		out = append(out, "each of its sessions has a process of its own")
 	}
 	return out
 }

@@ -30,7 +30,8 @@ type Report struct {
 	Offers []string
 	// Modes and Models are those that sessions may be put into.
 	Modes, Models []string
-	// Shared says that one process serves several sessions.
+	// Shared says that one process serves several sessions in a host, which may offer
+	// the agent its tools.
 	Shared bool
 	// Notes are what it said beside that, one fact each.
 	Notes []string
@@ -64,7 +65,8 @@ func Probe(ctx context.Context, e Entry, d agent.Driver, env []string, cwd strin
 	r.Mode = e.Mode
 	if f, ok := acp.Describe(ag); ok {
 		r.Agent, r.Version = cmp.Or(f.Title, f.Name), f.Version
-		r.Offers, r.Modes, r.Models, r.Shared = offers(f.Capabilities), f.Modes, f.Models, f.Shared
+		r.Offers, r.Modes, r.Models = offers(f.Capabilities), f.Modes, f.Models
+		r.Shared = f.Shared && (e.ACP.Shared || !e.Tools) // d may be without tools
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), agent.CloseTimeout)
 	defer cancel()

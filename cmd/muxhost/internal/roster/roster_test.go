@@ -269,6 +269,11 @@ func TestProbeSaysWhatAnAgentIs(t *testing.T) {
 	if !slices.Equal(r.Offers, []string{"load", "resume", "image", "mcp http"}) || !slices.Equal(r.Modes, []string{"auto", "careful"}) || !slices.Equal(r.Models, []string{"small", "large"}) {
 		t.Errorf("it offers %q, modes %q, models %q", r.Offers, r.Modes, r.Models)
 	}
+	for more, want := range map[string]bool{"": false, "shared = true": true, "shared = false": false, "tools = false": true, "tools = false\nshared = false": false} {
+		if r, err := probe(t, "ask", "approval-mode = 'careful'\n"+more); err != nil || r.Shared != want {
+			t.Errorf("%q: sessions share a process: %v, %v; want %v, as in a host", more, r.Shared, err, want)
+		}
+	}
 	r, err = probe(t, "hasty", "approval-mode = 'careful'")
 	if err == nil || !strings.Contains(err.Error(), `no mode "careful"`) || !strings.Contains(err.Error(), "approval-mode in config.toml") || r.Mode != "" {
 		t.Errorf("an agent without the mode: %+v, %v", r, err)
