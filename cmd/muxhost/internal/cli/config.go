@@ -31,13 +31,17 @@ func (a *app) roster(c *config.Config) ([]roster.Entry, error) {
 }
 
 // checkConfig reads the configuration, so that what is wrong is told here and not in
-// the log of a host that is to start.
-func (a *app) checkConfig() error {
+// the log of a host that is to start with args.
+func (a *app) checkConfig(args ...string) error {
 	c, err := a.config()
-	if err == nil {
-		_, err = a.roster(c)
+	if err != nil {
+		return err
 	}
-	return err
+	entries, err := a.roster(c)
+	if err != nil {
+		return err
+	}
+	return a.checkSettings(c, entries, args...)
 }
 
 // home is the home directory without symbolic links, "" if there is none.
@@ -78,10 +82,10 @@ func newConfig(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Where the configuration is, whether it holds, and an example",
-		Long: `The configuration is one file, which need not exist: $MUXHOST_CONFIG, else
-$XDG_CONFIG_HOME/muxhost/config.toml, else ~/.config/muxhost/config.toml; --config names
-another. It holds the settings of muxhost serve, under the names of its flags, and the
-agents. A flag beats the environment, which beats the file.
+		Long: `The configuration is one file: the one that --config or $MUXHOST_CONFIG names, which has
+to exist; else $XDG_CONFIG_HOME/muxhost/config.toml, else ~/.config/muxhost/config.toml,
+which need not. It holds the settings of muxhost serve, under the names of its flags, and
+the agents. A flag beats the environment, which beats the file.
 
 A file .muxhost.toml in a session's directory, or in one around it up to that of the
 repository, may tighten what sessions there may do, and nothing else.`,
@@ -90,14 +94,14 @@ repository, may tighten what sessions there may do, and nothing else.`,
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "path",
-		Short: "Print the path of the file, which need not exist",
+		Short: "Print the path of the file, whether it is there or not",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return a.configPath() },
 	}, &cobra.Command{
 		Use:   "validate [FILE]",
 		Short: "Say whether the file holds; exit with 2 if not",
-		Long: `Reads FILE, or the file that muxhost serve would read. A FILE named .muxhost.toml is
-read as a project file.`,
+		Long: `Reads FILE, or the file that muxhost serve would read, and refuses what serve would
+refuse. A FILE named .muxhost.toml is read as a project file.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.validate(args) },
 	}, newConfigExample(a))
@@ -135,7 +139,7 @@ func (a *app) validate(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDefault(c, entries); err != nil {
+	if err := a.checkSettings(c, entries); err != nil {
 		return err
 	}
 	for _, w := range c.Warnings {
@@ -147,16 +151,6 @@ func (a *app) validate(args []string) error {
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s holds: %s, %s\n", a.line(c.Path), count(len(c.Settings), "setting"), count(len(c.Agents), "agent"))
 	return err
-}
-
-// checkDefault refuses a default agent of the file that is not offered.
-func checkDefault(c *config.Config, entries []roster.Entry) error {
-	for _, s := range c.Settings {
-		if s.Key == "agent" {
-			return checkAgent(s.At+": agent", s.Values[0], entries)
-		}
-	}
-	return nil
 }
 
 func (a *app) validateProject(path string) error {

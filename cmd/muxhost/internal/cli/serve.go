@@ -67,6 +67,11 @@ and those that are found on this machine (see muxhost agents ls).`,
 			return a.serve(cmd.Context(), f)
 		},
 	}
+	f.add(a, cmd)
+	return cmd
+}
+
+func (f *serveFlags) add(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7717", "address and port to listen on; port 0 takes a free one")
 	fl.StringVar(&f.name, "name", "", "what people call this host (default: the machine's name)")
@@ -80,7 +85,32 @@ and those that are found on this machine (see muxhost agents ls).`,
 	f.limits.add(cmd)
 	fl.StringVar(&f.logLevel, "log-level", cmp.Or(a.getenv("MUXHOST_LOG"), "info"), "debug, info, warn or error ($MUXHOST_LOG)")
 	fl.StringVar(&f.logFormat, "log-format", cmp.Or(a.getenv("MUXHOST_LOG_FORMAT"), "text"), "text or json ($MUXHOST_LOG_FORMAT)")
-	return cmd
+}
+
+// checkSettings refuses a file with which muxhost serve would not start when it gets
+// args. It starts and changes nothing.
+func (a *app) checkSettings(c *config.Config, entries []roster.Entry, args ...string) error {
+	f := serveFlags{conf: c}
+	cmd := new(cobra.Command)
+	f.add(a, cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		return err
+	}
+	var err error
+	if f.said, err = a.settings(cmd.Flags(), c); err != nil {
+		return err
+	}
+	if err := checkAgent(f.at("agent"), f.agent, entries); err != nil {
+		return err
+	}
+	cfg, err := a.plainConfig("", f)
+	if err != nil {
+		return err
+	}
+	if err := host.CheckListen(f.listen, cfg.TLS != nil); err != nil {
+		return listenError(f, err)
+	}
+	return nil
 }
 
 // serve runs a host until a signal comes or ctx is done.

@@ -40,7 +40,8 @@ func (a *app) connectOrStart(ctx context.Context) (*client.Client, error) {
 // start runs `muxhost serve` on dir in the background and waits until it is
 // ready. It listens on a free port; its log goes to host.log in dir.
 func (a *app) start(ctx context.Context, dir string) (hostFile, error) {
-	if err := a.checkConfig(); err != nil {
+	args := []string{"--listen", "127.0.0.1:0"}
+	if err := a.checkConfig(args...); err != nil {
 		return hostFile{}, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -56,7 +57,7 @@ func (a *app) start(ctx context.Context, dir string) (hostFile, error) {
 		return hostFile{}, err
 	}
 	defer log.Close()
-	args := []string{"serve", "--listen", "127.0.0.1:0", "--state-dir", dir}
+	args = append([]string{"serve", "--state-dir", dir}, args...)
 	if a.configFlag != "" {
 		args = append(args, "--config", a.configFlag)
 	}

@@ -54,8 +54,13 @@ func (d *desktop) run(args ...string) ran {
 }
 
 func (d *desktop) runIn(ctx context.Context, args ...string) ran {
+	return d.runWith(ctx, nil, args...)
+}
+
+// runWith runs one verb with an environment.
+func (d *desktop) runWith(ctx context.Context, env map[string]string, args ...string) ran {
 	var out, errOut bytes.Buffer
-	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errOut, getenv: func(string) string { return "" }}
+	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errOut, getenv: func(name string) string { return env[name] }}
 	root := newRoot(a)
 	root.SetArgs(append([]string{"--state-dir", d.dir}, args...))
 	err := root.ExecuteContext(ctx)

@@ -80,7 +80,13 @@ func Open(flag string, getenv func(string) string) (*Config, error) {
 		return &Config{}, nil
 	}
 	c, err := Load(path)
-	if errors.Is(err, fs.ErrNotExist) && flag == "" && getenv("MUXHOST_CONFIG") == "" {
+	if errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case flag != "":
+			return nil, fmt.Errorf("%w, or leave out --config", err)
+		case getenv("MUXHOST_CONFIG") != "":
+			return nil, fmt.Errorf("%w, or unset $MUXHOST_CONFIG, which names it", err)
+		}
 		return &Config{}, nil
 	}
 	return c, err
@@ -97,6 +103,9 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		if _, ok := errors.AsType[*Error](err); ok {
 			return nil, err
+		}
+		if e, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the configuration file %s: %w; write one with muxhost config example > %s", path, e.Err, path)
 		}
 		return nil, fmt.Errorf("the configuration file: %w", err)
 	}

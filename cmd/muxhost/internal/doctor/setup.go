@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -23,6 +25,10 @@ func (v *visit) config() {
 	}
 	if err != nil {
 		v.broken, v.conf, v.entries = true, &config.Config{}, nil
+		if errors.Is(err, fs.ErrNotExist) {
+			v.say("config", Fail, err.Error(), "a file that is named has to be there; without one the defaults hold")
+			return
+		}
 		for e := range each(err) {
 			v.say("config", Fail, e.Error(), "edit the file; muxhost config validate"+v.Hint+" says whether it holds")
 		}
