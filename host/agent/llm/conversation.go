@@ -269,16 +269,17 @@ func heading(block frames.ContentBlock) string {
 	if block.Type == "text" {
 		return ""
 	}
-	s := "[" + block.Type
+	var s strings.Builder
+	s.WriteString("[" + block.Type)
 	for _, word := range []string{block.Name, block.URI} {
 		if word != "" {
-			s += " " + word
+			s.WriteString(" " + word)
 		}
 	}
-	if s += "]"; block.Type != "resource_link" {
-		s += "\n"
+	if s.WriteString("]"); block.Type != "resource_link" {
+		s.WriteString("\n")
 	}
-	return s
+	return s.String()
 }
 
 func blockText(block frames.ContentBlock) string {

@@ -265,14 +265,15 @@ func TestHostThatTrims(t *testing.T) {
 		r.keep = session.Retention{MaxEvents: 30}
 		r.start()
 		id := r.create(session.CreateArgs{Cwd: cwd})
-		want := "system:"
+		var want strings.Builder
+		want.WriteString("system:")
 		for i := range 12 {
 			r.prompt(id, frames.ModeQueue, fmt.Sprintf("round %d", i))
 			time.Sleep(2 * time.Minute) // virtual; the agent stays open
-			want += fmt.Sprintf("|user:round %d|assistant:Stub answer", i)
+			want.WriteString(fmt.Sprintf("|user:round %d|assistant:Stub answer", i))
 		}
 		seen := srv.requests()
-		if got := roles(seen[len(seen)-1]); got != strings.TrimSuffix(want, "|assistant:Stub answer") {
+		if got := roles(seen[len(seen)-1]); got != strings.TrimSuffix(want.String(), "|assistant:Stub answer") {
 			t.Errorf("the open agent's model saw %s", got)
 		}
 		page, err := r.m.History(t.Context(), id, nil, nil, 1, 1<<20)
@@ -284,8 +285,8 @@ func TestHostThatTrims(t *testing.T) {
 		r.prompt(id, frames.ModeQueue, "after")
 		time.Sleep(time.Minute)
 		seen = srv.requests()
-		if got := roles(seen[len(seen)-1]); got != want+"|user:after" {
-			t.Errorf("after a restart the model saw\n%s\nwant\n%s", got, want+"|user:after")
+		if got := roles(seen[len(seen)-1]); got != want.String()+"|user:after" {
+			t.Errorf("after a restart the model saw\n%s\nwant\n%s", got, want.String()+"|user:after")
 		}
 	})
 }

@@ -111,7 +111,7 @@ func (v *visit) proxied() string {
 	if !slices.ContainsFunc(v.entries, func(e roster.Entry) bool { return e.Offered() && e.Kind == config.KindACP && e.Tools }) {
 		return ""
 	}
-	for _, out := range strings.Split(v.Getenv("NO_PROXY")+","+v.Getenv("no_proxy"), ",") {
+	for out := range strings.SplitSeq(v.Getenv("NO_PROXY")+","+v.Getenv("no_proxy"), ",") {
 		switch strings.TrimSpace(out) {
 		case "*", "127.0.0.1", "127.0.0.0/8":
 			return ""

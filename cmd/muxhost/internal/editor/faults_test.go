@@ -330,18 +330,19 @@ func TestBlocksThatEndedUnseenAreNotRepeated(t *testing.T) {
 		ch := f.say(s, "both a b c d,")
 		<-time.After(2500 * time.Millisecond)
 		r.cut(true)
-		want := "before,a b c d,"
+		var want strings.Builder
+		want.WriteString("before,a b c d,")
 		for i := range 20 {
 			word := fmt.Sprintf("w%d,", i)
-			want += word
+			want.WriteString(word)
 			prompt(t, c, s, "say "+word)
 			<-time.After(time.Second)
 		}
 		r.cut(false)
 		f.stop(ch)
 		<-time.After(time.Minute)
-		if got := f.text(s, "agent_message_chunk"); got != want {
-			t.Errorf("text %q, want %q", got, want)
+		if got := f.text(s, "agent_message_chunk"); got != want.String() {
+			t.Errorf("text %q, want %q", got, want.String())
 		}
 		if got := f.text(s, "agent_thought_chunk"); got != "a b c d," {
 			t.Errorf("thoughts %q", got)
