@@ -30,7 +30,7 @@ type narrator struct {
 // narrated is what was printed of one session.
 type narrated struct {
 	label  string // "" for the session that was asked for
-	broken bool   // its text ended with a partial message, which the next one continues
+	broken bool   // its text ended with a message that the next one continues
 	blocks map[int]*stream
 	calls  map[frames.CallID]*stream
 	names  map[frames.CallID]string
@@ -196,10 +196,7 @@ func paren(s string) string {
 }
 
 func (n *narrator) turnEnd(sid frames.SessionID, p *frames.TurnEnd) {
-	if s := n.session(sid); s.broken {
-		s.broken = false
-		n.out.endMessage()
-	}
+	n.whole(n.session(sid))
 	msg := term.Line(string(p.Reason))
 	if p.Message != "" {
 		msg += ": " + term.Line(p.Message)
@@ -213,6 +210,7 @@ func (n *narrator) turnEnd(sid frames.SessionID, p *frames.TurnEnd) {
 }
 
 func (n *narrator) toolCall(sid frames.SessionID, s *narrated, p *frames.ToolCall) {
+	n.whole(s)
 	s.names[p.CallID] = term.Line(p.Name)
 	title := first(term.Line(p.Title), commandOf(p.Input))
 	n.note(sid, n.style.Cyan("● "+term.Line(p.Name))+" "+title)
@@ -298,10 +296,22 @@ func (n *narrator) message(sid frames.SessionID, s *narrated, p *frames.Assistan
 			stOf(s.blocks, p.Blocks[i]).printed = printed
 		}
 	}
-	if s.broken = p.Partial; !s.broken {
+	if s.broken = p.Partial || len(textOf(p.Content)) >= cutFrom; !s.broken {
 		n.out.endMessage()
 	}
 	return nil
+}
+
+// cutFrom is how long a text is that its driver may have cut, so that it goes on in the
+// next message.
+const cutFrom = 96 << 10
+
+// whole ends the line of a text that nothing continues any more.
+func (n *narrator) whole(s *narrated) {
+	if s.broken {
+		s.broken = false
+		n.out.endMessage()
+	}
 }
 
 // streamedOf returns how many bytes of each content of a message are printed. A text

@@ -191,6 +191,22 @@ func TestPartialMessagesArePrintedAsOne(t *testing.T) {
 	}
 }
 
+// A text that a driver cut for its length is printed as one; what follows a call is not
+// its continuation.
+func TestCutTextsArePrintedAsOne(t *testing.T) {
+	var out strings.Builder
+	s := &story{t: t, n: newNarrator(&printer{w: &out}, &printer{w: io.Discard}, term.Style{})}
+	long := strings.Repeat("x", 96<<10)
+	for b, text := range []string{long, long + "y", "end", long} {
+		s.event(frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text(text)}, Blocks: []int{b}})
+	}
+	s.event(call("c", "x"))
+	s.event(frames.AssistantMessage{Content: []frames.ContentBlock{frames.Text("new")}, Blocks: []int{4}})
+	if got, want := out.String(), long+long+"yend\n"+long+"\nnew\n"; got != want {
+		t.Errorf("printed %d bytes with %d newlines, want %d with %d", len(got), strings.Count(got, "\n"), len(want), strings.Count(want, "\n"))
+	}
+}
+
 // Background work is told by its id, with what it is and how it ended; not to whom
 // asked for a command's output only.
 func TestTasksAreTold(t *testing.T) {
