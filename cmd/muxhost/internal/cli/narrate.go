@@ -31,6 +31,7 @@ type narrator struct {
 type narrated struct {
 	label  string // "" for the session that was asked for
 	broken bool   // its text ended with a message that the next one continues
+	cut    bool   // that message was not partial, but cut for its length
 	blocks map[int]*stream
 	calls  map[frames.CallID]*stream
 	names  map[frames.CallID]string
@@ -210,7 +211,9 @@ func (n *narrator) turnEnd(sid frames.SessionID, p *frames.TurnEnd) {
 }
 
 func (n *narrator) toolCall(sid frames.SessionID, s *narrated, p *frames.ToolCall) {
-	n.whole(s)
+	if s.cut {
+		n.whole(s)
+	}
 	s.names[p.CallID] = term.Line(p.Name)
 	title := first(term.Line(p.Title), commandOf(p.Input))
 	n.note(sid, n.style.Cyan("● "+term.Line(p.Name))+" "+title)
@@ -296,7 +299,8 @@ func (n *narrator) message(sid frames.SessionID, s *narrated, p *frames.Assistan
 			stOf(s.blocks, p.Blocks[i]).printed = printed
 		}
 	}
-	if s.broken = p.Partial || len(textOf(p.Content)) >= cutFrom; !s.broken {
+	s.cut = !p.Partial && len(textOf(p.Content)) >= cutFrom
+	if s.broken = p.Partial || s.cut; !s.broken {
 		n.out.endMessage()
 	}
 	return nil
@@ -309,7 +313,7 @@ const cutFrom = 96 << 10
 // whole ends the line of a text that nothing continues any more.
 func (n *narrator) whole(s *narrated) {
 	if s.broken {
-		s.broken = false
+		s.broken, s.cut = false, false
 		n.out.endMessage()
 	}
 }

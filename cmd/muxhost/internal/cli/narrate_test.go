@@ -175,6 +175,7 @@ func TestPartialMessagesArePrintedAsOne(t *testing.T) {
 		"from the log":      {part(0, "one "), part(1, "two "), whole},
 		"whole in parts":    {part(0, "one "), part(1, "two "), part(2, "three"), whole},
 		"cut by the turn":   {delta(0, "one "), part(0, "one "), part(1, "two three"), frames.TurnEnd{Reason: frames.TurnCancelled}},
+		"a call between":    {delta(0, "one "), part(0, "one "), call("c", "x"), delta(1, "two "), part(1, "two "), whole},
 		"a long preview":    {delta(0, "one "), part(0, "one "), part(1, "two "), cut},
 		"only the preview":  {cut},
 		"a preview of less": {delta(0, "o"), cut},
