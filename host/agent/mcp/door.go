@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -112,9 +113,30 @@ func (d *door) shut() {
 func (d *door) Close() {
 	d.shut()
 	d.calls.Wait()
+	d.lastWords()
 	d.hangUp()
-	d.posts.Wait()
-	d.hangUp() // sessions that were begun meanwhile
+}
+
+// lastWait is how long the answers of calls that have ended may take to be written.
+const lastWait = time.Second
+
+// lastWords waits until the answers of calls are written, and not longer than lastWait:
+// the end of a protocol session would swallow them.
+func (d *door) lastWords() {
+	written := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		d.posts.Wait()
+		close(written)
+	})
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+		d.hangUp()
+	}
+	wait.Wait()
 }
 
 // hangUp ends the protocol sessions.

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/muxhost/muxhost/host/agent"
 	"github.com/muxhost/muxhost/host/agent/agenttest"
 	"github.com/muxhost/muxhost/host/agent/mcp"
@@ -257,14 +259,13 @@ func TestCloseLeavesNothing(t *testing.T) {
 	r := &rig{t: t, server: s, host: h, session: ses, puppet: ses.Agent.(*hands)}
 	r.client = dial(t, r.puppet.offer)
 	r.begin()
-	type result struct {
-		text string
-		bad  bool
-	}
-	got := make(chan result, 1)
+	got := make(chan error, 1)
 	r.turn.Go(func() {
-		text, bad := r.use("ask_user", args{"questions": []args{{"question": "well?"}}})
-		got <- result{text, bad}
+		res, err := r.client.CallTool(t.Context(), &sdk.CallToolParams{Name: "ask_user", Arguments: args{"questions": []args{{"question": "well?"}}}})
+		if err == nil && !strings.Contains(res.Content[0].(*sdk.TextContent).Text, "withdrawn") {
+			err = fmt.Errorf("the answer %q", res.Content[0].(*sdk.TextContent).Text)
+		}
+		got <- err
 	})
 	<-asked
 	half(t, r.puppet.offer)
@@ -275,8 +276,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if d := time.Since(start); d > 4*time.Second {
 		t.Errorf("Close took %v; it waits for nobody", d)
 	}
-	if g := <-got; !strings.Contains(g.text, "withdrawn") && !g.bad {
-		t.Errorf("the call that ran was answered %q", g.text)
+	if err := <-got; err != nil {
+		t.Errorf("the call that ran ended with %v; want that the question was withdrawn", err)
 	}
 	if _, err := r.client.ListTools(t.Context(), nil); err == nil {
 		t.Error("a closed server answers")
