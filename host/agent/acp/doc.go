@@ -3,10 +3,10 @@
 //
 // The sessions of a driver share one process where the agent can open a session again
 // that it lost; otherwise, and where that is configured, each has its own. What the
-// agent says becomes events of the contract; whatever the contract has no word for, unknown update
-// kinds, unknown fields and `_meta`, is kept as a vendor event whose type begins
-// with "acp.agentclientprotocol.com/", byte for byte. Nothing is guessed into
-// something else.
+// agent says becomes events of the contract; whatever the contract has no word for,
+// unknown update kinds, unknown fields and `_meta`, is kept as a vendor event whose type
+// begins with "acp.agentclientprotocol.com/", byte for byte, or as text where it is no
+// I-JSON. Nothing is guessed into something else.
 //
 // Rules of the room.
 //   - The approval mode is set after a session is made, loaded or resumed, and no
@@ -16,8 +16,10 @@
 //   - A permission request becomes [agent.Turn.Ask]. An answer is mapped by the
 //     kind of the agent's options, never by their ids: an allowance picks
 //     allow_once, also one for always, which the host remembers itself; a
-//     rejection picks reject_once. Where the agent offers no such option the
-//     answer is "cancelled", which allows nothing.
+//     rejection picks reject_once, or else is "cancelled", which allows nothing.
+//     Where the agent offers no allow_once it is rejected, and nobody is asked.
+//   - What an agent calls its call allows nothing by itself: it cannot take a name of
+//     the host's own tools, and a kind is not taken for a name.
 //   - While no turn runs people are asked by [agent.Background]. A permission request
 //     that holds questions and nothing else is asked as questions; no other is.
 //   - Every request of the agent is answered: at cancellation, withdrawal, crash
@@ -37,5 +39,5 @@
 // everything to the lanes in order, so an answer of the agent is seen after what the
 // agent said before it.
 //
-// acp imports frames, host/agent, host/agent/internal/proc and jsonrpc2 only.
+// acp imports frames, host/agent, acprpc and host/agent/internal/proc only.
 package acp
